@@ -1,0 +1,92 @@
+package meta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Store is a small tree of versioned nodes, as ZooKeeper has it: what a cluster
+// must remember. zkmeta keeps it in ZooKeeper, zkmeta/solo in one file. What
+// the nodes mean (paths, values, which checks belong to which write) is this
+// package's: both implementations only move bytes, and pass metatest.Run.
+type Store interface {
+	// Get reads a node; ErrNotFound if there is none.
+	Get(ctx context.Context, path string) (Node, error)
+	// Children lists the names below path, sorted; ErrNotFound if path is missing.
+	Children(ctx context.Context, path string) ([]string, error)
+	// Commit applies all ops or none. A check that fails is a *Conflict. Any
+	// other error leaves the outcome unknown (Z3): settle it by reading.
+	// At most MaxOps operations and MaxBytes bytes; more is refused.
+	Commit(ctx context.Context, ops ...Op) error
+	// Changes returns the notes after the given one, in order, waiting until
+	// there is one. ErrGap: some are gone, or the session is new; read
+	// everything, then go on from the number that comes with the error.
+	Changes(ctx context.Context, after int64) ([]Note, error)
+	// Session identifies the session that holds this store's ephemeral nodes.
+	// lost is closed when it has ended: register again (Z1).
+	Session() (id int64, lost <-chan struct{})
+}
+
+const (
+	MaxOps   = 500
+	MaxBytes = 256 << 10
+)
+
+// Node is a value with its version, which every write of it raises by one.
+type Node struct {
+	Value   []byte
+	Version int32
+	// Rev rises over all writes of the store (ZooKeeper: mzxid). A cached node
+	// is never replaced by one with a lower Rev (Z1).
+	Rev int64
+}
+
+// AnyVersion in Op.Version stands for any.
+const AnyVersion int32 = -1
+
+// Kind is the kind of an operation.
+type Kind uint8
+
+const (
+	Create          Kind = iota // fails with ErrExists; parents must exist
+	CreateEphemeral             // the same, and goes when the session ends
+	Set                         // fails with ErrNotFound or ErrVersion
+	Delete                      // the same
+	Check                       // the same, changes nothing
+	Announce                    // adds a note; Value is Note.Encode's
+)
+
+// Op is one operation of a Commit.
+type Op struct {
+	Kind    Kind
+	Path    string
+	Value   []byte
+	Version int32 // for Set, Delete and Check: the version expected, or AnyVersion
+}
+
+// Conflict tells which operation of a Commit refused it, and why.
+type Conflict struct {
+	Index int
+	Op    Op
+	Err   error // ErrExists, ErrNotFound or ErrVersion
+}
+
+func (c *Conflict) Error() string {
+	return fmt.Sprintf("meta: operation %d on %s: %v", c.Index, c.Op.Path, c.Err)
+}
+func (c *Conflict) Unwrap() error { return c.Err }
+
+var (
+	ErrNotFound = errors.New("meta: no such node")
+	ErrExists   = errors.New("meta: node exists")
+	ErrVersion  = errors.New("meta: node has another version")
+	ErrTooLarge = errors.New("meta: commit too large")
+	ErrClosed   = errors.New("meta: store closed")
+)
+
+// ErrGap is returned by Changes when notes are missing. Last is the newest
+// number: after reading everything, go on from it.
+type ErrGap struct{ Last int64 }
+
+func (e *ErrGap) Error() string { return fmt.Sprintf("meta: change notes missing before %d", e.Last) }

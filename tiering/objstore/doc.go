@@ -1,0 +1,2 @@
+// Package objstore is an object store reduced to bytes by key.
+package objstore
