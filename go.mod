@@ -2,4 +2,4 @@ module firn
 
 go 1.26.0
 
-require golang.org/x/sys v0.50.0
+require github.com/twmb/franz-go/pkg/kmsg v1.15.1

@@ -1,0 +1,41 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// request is one decoded request that kmsg knows. Produce and Fetch don't pass
+// here: they are parsed from the connection's own buffer.
+type request struct {
+	version  int16
+	clientID string
+	// listener is the name of the listener that the connection came in on, host
+	// the peer's address without its port.
+	listener string
+	host     string
+	msg      kmsg.Request
+}
+
+// handler answers a request. It runs on the connection's goroutine and may
+// block: as in Kafka, a connection's next request waits for it. ctx ends when
+// the broker stops or the connection is known to be gone. A nil response closes
+// the connection.
+type handler func(b *Broker, ctx context.Context, r *request) kmsg.Response
+
+// api is a row of the dispatch table: what is advertised, and who answers.
+type api struct {
+	key      kmsg.Key
+	min, max int16
+	handle   handler // nil: has a path of its own
+}
+
+// apis is every API that we serve. What isn't here isn't advertised.
+func apis() []api {
+	return []api{
+		{kmsg.Produce, 0, 13, nil}, // v0–2 are advertised for librdkafka and refused (KAFKA-18659)
+		{kmsg.Fetch, 4, 18, nil},
+		{kmsg.ApiVersions, 0, 4, nil},
+	}
+}

@@ -1,0 +1,2 @@
+// Package broker is the Kafka server: listeners, connections, one file per API.
+package broker

@@ -1,0 +1,31 @@
+package broker
+
+import (
+	"firn/replication"
+	"firn/replication/meta"
+)
+
+// topicIndex is an immutable picture of all topics, replaced as a whole when
+// one changes, so that the hot path finds a partition without a lock.
+type topicIndex struct {
+	byName map[string]*topic
+	byID   map[meta.TopicID]*topic
+}
+
+// topic is one topic in the picture. It is immutable; the partitions live on.
+type topic struct {
+	meta.Topic
+	internal bool
+	// states[p] is the partition's state in the metadata store.
+	states []meta.PartitionState
+	// parts[p] is the replica that this broker hosts, nil if it hosts none.
+	parts []*replication.Partition
+}
+
+// partition returns the hosted replica of partition p, or nil.
+func (t *topic) partition(p int32) *replication.Partition {
+	if t == nil || p < 0 || int(p) >= len(t.parts) {
+		return nil
+	}
+	return t.parts[p]
+}
