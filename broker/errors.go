@@ -1,0 +1,66 @@
+package broker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"firn/replication/meta"
+	"firn/segment"
+)
+
+// errorTable maps what the layers below return to Kafka's codes: the only place
+// where that is decided. The first row that matches counts.
+var errorTable = []struct {
+	err  error
+	code *kerr.Error
+}{
+	{segment.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
+	{segment.ErrFenced, kerr.NotLeaderForPartition},
+	{segment.ErrNoSpace, kerr.KafkaStorageError},
+	{segment.ErrFailed, kerr.KafkaStorageError},
+	{segment.ErrQuarantined, kerr.KafkaStorageError},
+	{segment.ErrClosed, kerr.NotLeaderForPartition},
+	{segment.ErrCorrupt, kerr.CorruptMessage},
+	{segment.ErrUnsupportedFormat, kerr.UnsupportedForMessageFormat},
+	{segment.ErrTooLarge, kerr.MessageTooLarge},
+	{segment.ErrTooLargeForSegment, kerr.RecordListTooLarge},
+	{segment.ErrInvalidRecord, kerr.InvalidRecord},
+	{segment.ErrInvalidTimestamp, kerr.InvalidTimestamp},
+	{segment.ErrUnsupportedCodec, kerr.UnsupportedCompressionType},
+	{segment.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
+	{segment.ErrDuplicateSequence, kerr.DuplicateSequenceNumber},
+	{segment.ErrProducerFenced, kerr.InvalidProducerEpoch},
+	{segment.ErrUnknownProducer, kerr.UnknownProducerID},
+	{segment.ErrTransactionDenied, kerr.InvalidTxnState},
+	{segment.ErrCoordinatorFenced, kerr.TransactionCoordinatorFenced},
+	{meta.ErrTooLarge, kerr.InvalidRequest},
+	{meta.ErrClosed, kerr.NotController},
+	{context.DeadlineExceeded, kerr.RequestTimedOut},
+}
+
+// kafkaError is the Kafka error that err is answered with; nil for nil. An error
+// that the table doesn't know is our own mistake: UNKNOWN_SERVER_ERROR.
+func kafkaError(err error) *kerr.Error {
+	if err == nil {
+		return nil
+	}
+	if ke := (*kerr.Error)(nil); errors.As(err, &ke) {
+		return ke
+	}
+	for _, row := range errorTable {
+		if errors.Is(err, row.err) {
+			return row.code
+		}
+	}
+	return kerr.UnknownServerError
+}
+
+// errorCode is kafkaError's code, 0 for nil.
+func errorCode(err error) int16 {
+	if ke := kafkaError(err); ke != nil {
+		return ke.Code
+	}
+	return 0
+}
