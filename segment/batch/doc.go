@@ -1,0 +1,2 @@
+// Package batch reads Kafka's record batches (format v2) in place and makes new ones.
+package batch
