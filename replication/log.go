@@ -63,6 +63,11 @@ type Positions interface {
 	// before it returns; with an archive, in the pointer first (T4). It is an
 	// error to pass the high watermark: ErrOffsetOutOfRange.
 	SetLogStart(ctx context.Context, offset int64) error
+	// OnCounted sets what is called after Counted has moved by itself, because
+	// a flush completed (S6); not after an append that moved it. The call comes
+	// without the log's lock, so f may use the log. It is set once, before the
+	// first append.
+	OnCounted(f func())
 }
 
 // Leading is the change of roles.

@@ -17,11 +17,14 @@ type Store interface {
 	Children(ctx context.Context, path string) ([]string, error)
 	// Commit applies all ops or none. A check that fails is a *Conflict. Any
 	// other error leaves the outcome unknown (Z3): settle it by reading.
-	// At most MaxOps operations and MaxBytes bytes; more is refused.
+	// Operations see what those before them did. At most MaxOps operations, one
+	// Announce among them, and MaxBytes bytes of paths and values; more is
+	// refused with ErrTooLarge.
 	Commit(ctx context.Context, ops ...Op) error
 	// Changes returns the notes after the given one, in order, waiting until
 	// there is one. ErrGap: some are gone, or the session is new; read
-	// everything, then go on from the number that comes with the error.
+	// everything, then go on from the number that comes with the error. To
+	// begin, ask for those after -1, which always is a gap.
 	Changes(ctx context.Context, after int64) ([]Note, error)
 	// Session identifies the session that holds this store's ephemeral nodes.
 	// lost is closed when it has ended: register again (Z1).
@@ -49,11 +52,11 @@ const AnyVersion int32 = -1
 type Kind uint8
 
 const (
-	Create          Kind = iota // fails with ErrExists; parents must exist
-	CreateEphemeral             // the same, and goes when the session ends
+	Create          Kind = iota // fails with ErrExists, or ErrNotFound if the parent is missing
+	CreateEphemeral             // the same, and goes when the session ends; has no children
 	Set                         // fails with ErrNotFound or ErrVersion
-	Delete                      // the same
-	Check                       // the same, changes nothing
+	Delete                      // the same, or with ErrNotEmpty if it has children
+	Check                       // as Set, but changes nothing
 	Announce                    // adds a note; Value is Note.Encode's
 )
 
@@ -69,7 +72,7 @@ type Op struct {
 type Conflict struct {
 	Index int
 	Op    Op
-	Err   error // ErrExists, ErrNotFound or ErrVersion
+	Err   error // ErrExists, ErrNotFound, ErrVersion or ErrNotEmpty
 }
 
 func (c *Conflict) Error() string {
@@ -81,6 +84,7 @@ var (
 	ErrNotFound = errors.New("meta: no such node")
 	ErrExists   = errors.New("meta: node exists")
 	ErrVersion  = errors.New("meta: node has another version")
+	ErrNotEmpty = errors.New("meta: node has children")
 	ErrTooLarge = errors.New("meta: commit too large")
 	ErrClosed   = errors.New("meta: store closed")
 )
