@@ -1,0 +1,268 @@
+package config
+
+import (
+	_ "embed"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+//go:embed keys.tsv
+var kafkaKeys string
+
+//go:embed ours.tsv
+var ownKeys string
+
+// Scope tells what a key configures.
+type Scope string
+
+const (
+	ScopeBroker Scope = "broker"
+	ScopeTopic  Scope = "topic"
+)
+
+// Type is a key's type, by Kafka's name.
+type Type string
+
+const (
+	TypeBoolean  Type = "boolean"
+	TypeInt      Type = "int"
+	TypeLong     Type = "long"
+	TypeShort    Type = "short"
+	TypeDouble   Type = "double"
+	TypeString   Type = "string"
+	TypeList     Type = "list"
+	TypeClass    Type = "class"
+	TypePassword Type = "password"
+)
+
+// Update tells where a key can be changed at run time.
+type Update string
+
+const (
+	UpdateStatic  Update = "static"
+	UpdateCluster Update = "cluster" // for all brokers, or one
+	UpdateBroker  Update = "broker"  // for one broker
+	UpdateTopic   Update = "topic"
+)
+
+// Stance is what we make of a key.
+type Stance string
+
+const (
+	StanceIgnored Stance = "accept-ignore" // taken, without effect, with a warning
+	StanceMapped  Stance = "accept-map"
+	StanceRefused Stance = "refuse"
+	StanceUnknown Stance = "unknown" // of KRaft, share groups and the like
+	StanceOurs    Stance = "ours"
+)
+
+// Key is one configuration key.
+type Key struct {
+	Scope      Scope
+	Name       string
+	Type       Type
+	Default    string
+	HasDefault bool
+	Valid      string
+	Update     Update
+	Secret     bool
+	Synonyms   []string
+	Stance     Stance
+}
+
+// Registry is every key that we know.
+type Registry struct {
+	broker map[string]*Key
+	topic  map[string]*Key
+	order  []*Key // broker keys, then topic keys, by name
+}
+
+// NewRegistry reads the embedded tables. They are part of the program: a row
+// that can't be read is a bug, and a panic.
+func NewRegistry() *Registry {
+	r := &Registry{broker: map[string]*Key{}, topic: map[string]*Key{}}
+	for line := range strings.Lines(kafkaKeys + ownKeys) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		f := strings.Split(line, "\t")
+		if len(f) != 9 {
+			panic(fmt.Sprintf("config: table row with %d fields: %q", len(f), line))
+		}
+		k := &Key{
+			Scope: Scope(f[0]), Name: f[1], Type: Type(f[2]), Valid: f[4],
+			Update: Update(f[5]), Secret: f[6] == "secret", Stance: Stance(f[8]),
+		}
+		if f[3] != "null" {
+			k.Default, k.HasDefault = f[3], true
+		}
+		if f[7] != "" {
+			k.Synonyms = strings.Split(f[7], ",")
+		}
+		if k.Scope == ScopeTopic {
+			r.topic[k.Name] = k
+		} else {
+			r.broker[k.Name] = k
+		}
+		r.order = append(r.order, k)
+	}
+	slices.SortFunc(r.order, func(a, b *Key) int {
+		if c := strings.Compare(string(a.Scope), string(b.Scope)); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return r
+}
+
+// Broker finds a broker key.
+func (r *Registry) Broker(name string) (*Key, bool) { k, ok := r.broker[name]; return k, ok }
+
+// Topic finds a topic key.
+func (r *Registry) Topic(name string) (*Key, bool) { k, ok := r.topic[name]; return k, ok }
+
+// Keys lists the keys of a scope, by name.
+func (r *Registry) Keys(s Scope) []*Key {
+	var out []*Key
+	for _, k := range r.order {
+		if k.Scope == s {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Check tells whether value is one that the key takes.
+func (k *Key) Check(value string) error {
+	v := strings.TrimSpace(value)
+	var n float64
+	var err error
+	switch k.Type {
+	case TypeBoolean:
+		if l := strings.ToLower(v); l != "true" && l != "false" {
+			return fmt.Errorf("config: %s is %q, want true or false", k.Name, value)
+		}
+		return nil
+	case TypeInt, TypeLong, TypeShort:
+		bits := map[Type]int{TypeInt: 32, TypeLong: 64, TypeShort: 16}[k.Type]
+		var i int64
+		i, err = strconv.ParseInt(v, 10, bits)
+		n = float64(i)
+	case TypeDouble:
+		n, err = strconv.ParseFloat(v, 64)
+	default:
+		return k.checkWords(v)
+	}
+	if err != nil {
+		return fmt.Errorf("config: %s is %q, want a number of type %s", k.Name, value, k.Type)
+	}
+	lo, hi, also, ok := k.bounds()
+	if ok && (n < lo || n > hi) && !slices.Contains(also, n) {
+		return fmt.Errorf("config: %s is %s, outside %s", k.Name, v, k.Valid)
+	}
+	return nil
+}
+
+// checkWords checks a string or list against "[word,word]".
+func (k *Key) checkWords(v string) error {
+	switch k.Valid {
+	case "non-empty string", "non-null":
+		if v == "" {
+			return fmt.Errorf("config: %s must not be empty", k.Name)
+		}
+		return nil
+	}
+	if !strings.HasPrefix(k.Valid, "[") || strings.Contains(k.Valid, "...") {
+		return nil
+	}
+	words := strings.Split(strings.Trim(k.Valid, "[]"), ",")
+	given := []string{v}
+	if k.Type == TypeList {
+		given = SplitList(v)
+	}
+	for _, g := range given {
+		if !slices.Contains(words, g) {
+			return fmt.Errorf("config: %s is %q, want one of %s", k.Name, v, strings.Join(words, ", "))
+		}
+	}
+	return nil
+}
+
+// bounds reads "[lo,...]", "[lo,...,hi]", and "… or n".
+func (k *Key) bounds() (lo, hi float64, also []float64, ok bool) {
+	valid, or, _ := strings.Cut(k.Valid, " or ")
+	if !strings.HasPrefix(valid, "[") {
+		return 0, 0, nil, false
+	}
+	f := strings.Split(strings.Trim(valid, "[]"), ",")
+	if len(f) < 2 || f[1] != "..." {
+		return 0, 0, nil, false
+	}
+	lo, err := strconv.ParseFloat(f[0], 64)
+	if err != nil {
+		return 0, 0, nil, false
+	}
+	hi = math.Inf(1)
+	if len(f) == 3 {
+		if hi, err = strconv.ParseFloat(f[2], 64); err != nil {
+			return 0, 0, nil, false
+		}
+	}
+	if n, err := strconv.ParseFloat(strings.TrimSpace(or), 64); err == nil {
+		also = append(also, n)
+	}
+	return lo, hi, also, true
+}
+
+// SplitList splits a list value at commas, dropping blanks and empty items.
+func SplitList(v string) []string {
+	var out []string
+	for _, s := range strings.Split(v, ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Suggest names the known key nearest to name, or "" if none is near.
+func (r *Registry) Suggest(s Scope, name string) string {
+	best, dist := "", 1+len(name)/3
+	for _, k := range r.order {
+		if k.Scope != s || k.Stance == StanceUnknown {
+			continue
+		}
+		if d := distance(name, k.Name, dist); d < dist {
+			best, dist = k.Name, d
+		}
+	}
+	return best
+}
+
+// distance is the edit distance of a and b, or limit if it is at least that.
+func distance(a, b string, limit int) int {
+	if d := len(a) - len(b); d >= limit || -d >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diag
+			if a[i] != b[j] {
+				cost++
+			}
+			diag = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diag+1)
+		}
+	}
+	return min(row[len(b)], limit)
+}
