@@ -1,0 +1,141 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+
+	"firn/replication/isr"
+	"firn/replication/meta"
+)
+
+// Become takes the partition's state as the metadata store has it; self is this
+// broker in its current registration. It may wait for the log to make ready to
+// lead, and for the archive behind it (T8), until ctx ends. The same state again
+// is a no-op. After an error this replica serves nothing, and the same call may
+// be made again (A14: the epoch is taken over only when all else is done).
+func (p *Partition) Become(ctx context.Context, s meta.PartitionState, self meta.Member) error {
+	select {
+	case p.becoming <- struct{}{}:
+		defer func() { <-p.becoming }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if p.stopped {
+		return ErrNotLeader
+	}
+	now := p.role.Load()
+	leads := s.Leader == self // in another registration of ours, it isn't us (R6)
+	switch {
+	case s.LeaderEpoch < now.epoch:
+		return ErrFencedEpoch // R2
+	case s.LeaderEpoch == now.epoch && now.leading && leads:
+		p.committed(s)
+		return nil
+	}
+	if now.leading {
+		p.resign()
+	}
+	if !leads {
+		p.follow(s)
+		return nil
+	}
+	if err := p.log.Lead(ctx, s.LeaderEpoch); err != nil {
+		return fmt.Errorf("replication: leading %s-%d in epoch %d: %w", p.topic, p.index, s.LeaderEpoch, err)
+	}
+	p.lead(s)
+	return nil
+}
+
+// Stop ends whatever this replica does, for good: its topic was deleted, its
+// broker shuts down, or it was moved away. Who waits is woken and refused.
+func (p *Partition) Stop(ctx context.Context) error {
+	select {
+	case p.becoming <- struct{}{}:
+		defer func() { <-p.becoming }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	p.stopped = true
+	p.resign()
+	return nil
+}
+
+// resign ends a leadership: first nothing more is appended or answered as
+// leader, then the log stops what only a leader does.
+func (p *Partition) resign() {
+	now := p.role.Load()
+	p.setRole(&role{epoch: now.epoch, leader: meta.NoLeader}, nil)
+	if now.leading {
+		p.log.StopLeading()
+	}
+}
+
+func (p *Partition) follow(s meta.PartitionState) {
+	p.setRole(&role{epoch: s.LeaderEpoch, leader: s.Leader}, nil)
+}
+
+// lead begins a leadership with a log that is ready.
+func (p *Partition) lead(s meta.PartitionState) {
+	o := p.log.Offsets()
+	p.mu.Lock()
+	t := isr.New(s, p.mu.rules, o.Counted, o.HighWatermark)
+	p.mu.Unlock()
+	p.setRole(leading(t, o.End), t)
+}
+
+// leading is the role of the leader whose log ended at start.
+func leading(t *isr.Tracker, start int64) *role {
+	s := t.State()
+	return &role{
+		leading: true,
+		epoch:   s.LeaderEpoch,
+		leader:  s.Leader,
+		start:   start,
+		enough:  t.Enough(),
+		alone:   t.Alone(),
+	}
+}
+
+// setRole publishes a role with its tracker, moves the high watermark as that
+// allows, and wakes everybody: what they wait for may now never come.
+func (p *Partition) setRole(r *role, t *isr.Tracker) {
+	p.appending.Lock()
+	p.mu.Lock()
+	p.mu.tracker = t
+	p.role.Store(r)
+	if t != nil {
+		p.log.SetHighWatermark(t.HighWatermark())
+	}
+	p.mu.Unlock()
+	p.appending.Unlock()
+	p.wakeAll()
+}
+
+// committed takes a newer state of the epoch that this replica leads.
+func (p *Partition) committed(s meta.PartitionState) {
+	p.update(func(t *isr.Tracker) { t.Committed(s) })
+}
+
+// SetRules takes a changed min.insync.replicas or number of replicas.
+func (p *Partition) SetRules(rules isr.Rules) {
+	p.mu.Lock()
+	p.mu.rules = rules
+	p.mu.Unlock()
+	p.update(func(t *isr.Tracker) { t.SetRules(rules) })
+}
+
+// update changes the tracker of a leader. No append runs meanwhile: one that has
+// found itself alone must have moved the high watermark before another replica
+// counts (R3).
+func (p *Partition) update(change func(*isr.Tracker)) {
+	p.appending.Lock()
+	p.mu.Lock()
+	if t := p.mu.tracker; t != nil {
+		change(t)
+		p.role.Store(leading(t, p.role.Load().start))
+		p.log.SetHighWatermark(t.HighWatermark())
+	}
+	p.mu.Unlock()
+	p.appending.Unlock()
+	p.wakeAll()
+}

@@ -1,0 +1,244 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"firn/replication/isr"
+	"firn/replication/meta"
+	"firn/segment"
+)
+
+var (
+	me    = meta.Member{ID: 1, Epoch: 10}
+	other = meta.Member{ID: 2, Epoch: 20}
+)
+
+// led is a state in which leader leads in epoch, with the given ISR.
+func led(leader meta.Member, epoch int32, in ...meta.Member) meta.PartitionState {
+	return meta.PartitionState{Leader: leader, LeaderEpoch: epoch, ISR: in}
+}
+
+// newPartition is a replica that has become what s says.
+func newPartition(t testing.TB, l Log, rules isr.Rules, s meta.PartitionState) *Partition {
+	t.Helper()
+	p := New(Config{Topic: "t", Log: l, Rules: rules})
+	if err := p.Become(context.Background(), s, me); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func mustAppend(t testing.TB, p *Partition, n int) Appended {
+	t.Helper()
+	a, err := p.Append(records(n), AppendOptions{Epoch: AnyEpoch, All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func wantAcked(t testing.TB, p *Partition, a Appended, done bool, err error) {
+	t.Helper()
+	d, e := p.Acked(a)
+	if d != done || !errors.Is(e, err) {
+		t.Fatalf("Acked = %v, %v, want %v, %v", d, e, done, err)
+	}
+}
+
+func TestSoleReplicaCommitsWhatItCounts(t *testing.T) {
+	l := newFakeLog()
+	p := newPartition(t, l, isr.Rules{}, led(me, 0, me))
+	a := mustAppend(t, p, 3)
+	if a.First != 0 || a.Last != 2 || a.Epoch != 0 {
+		t.Fatalf("appended %+v", a)
+	}
+	wantAcked(t, p, a, true, nil)
+
+	l.hold = true // flush.messages reached (S6)
+	b := mustAppend(t, p, 1)
+	wantAcked(t, p, b, false, nil)
+	l.flush()
+	wantAcked(t, p, b, true, nil)
+}
+
+func TestOnlyTheLeaderOfTheEpochAppends(t *testing.T) {
+	l := newFakeLog()
+	p := New(Config{Log: l})
+	try := func(epoch int32) error {
+		_, err := p.Append(records(1), AppendOptions{Epoch: epoch})
+		return err
+	}
+	become := func(s meta.PartitionState) {
+		t.Helper()
+		if err := p.Become(context.Background(), s, me); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		name  string
+		state meta.PartitionState
+		epoch int32
+		err   error
+	}{
+		{"follower", led(other, 4, me, other), AnyEpoch, ErrNotLeader},
+		{"former registration (R6)", led(meta.Member{ID: 1, Epoch: 9}, 5, me), AnyEpoch, ErrNotLeader},
+		{"leader", led(me, 6, me), AnyEpoch, nil},
+		{"a coordinator of this epoch", led(me, 6, me), 6, nil},
+		{"a coordinator of an older epoch", led(me, 6, me), 5, ErrNotLeader},
+		{"leader none", led(meta.NoLeader, 7, me), AnyEpoch, ErrNotLeader},
+		{"leader again", led(me, 8, me), AnyEpoch, nil},
+	} {
+		become(step.state)
+		if err := try(step.epoch); !errors.Is(err, step.err) {
+			t.Errorf("%s: Append = %v, want %v", step.name, err, step.err)
+		}
+	}
+	if err := p.Become(context.Background(), led(me, 7, me), me); !errors.Is(err, ErrFencedEpoch) {
+		t.Errorf("an older epoch: Become = %v", err) // R2
+	}
+	if err := try(8); err != nil {
+		t.Errorf("after a refused Become: %v", err)
+	}
+	if err := p.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(AnyEpoch); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("after Stop: %v", err)
+	}
+	if err := p.Become(context.Background(), led(me, 9, me), me); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("Become after Stop: %v", err)
+	}
+	if got, want := len(l.calls), 4; got != want { // lead, stop, lead, stop
+		t.Errorf("the log was told %v", l.calls)
+	}
+}
+
+func TestReadChecksTheEpoch(t *testing.T) {
+	p := newPartition(t, newFakeLog(), isr.Rules{}, led(me, 5, me))
+	f := newPartition(t, newFakeLog(), isr.Rules{}, led(other, 5, other))
+	for _, c := range []struct {
+		p   *Partition
+		v   View
+		err error
+	}{
+		{p, View{Epoch: AnyEpoch}, nil},
+		{p, View{Epoch: 5}, nil},
+		{p, View{Epoch: 4}, ErrFencedEpoch},
+		{p, View{Epoch: 6}, ErrUnknownEpoch},
+		{f, View{Epoch: 5}, ErrNotLeader},
+		{f, View{Epoch: 4, Follower: true}, ErrFencedEpoch},
+		{f, View{Epoch: 5, Follower: true}, nil},
+	} {
+		if _, err := c.p.Read(segment.ReadRequest{}, c.v); !errors.Is(err, c.err) {
+			t.Errorf("Read with %+v = %v, want %v", c.v, err, c.err)
+		}
+		if _, err := c.p.Lookup(c.v); !errors.Is(err, c.err) {
+			t.Errorf("Lookup with %+v = %v, want %v", c.v, err, c.err)
+		}
+	}
+}
+
+func TestMinInsync(t *testing.T) {
+	l := newFakeLog()
+	rules := isr.Rules{MinInsync: 2, Replicas: 2}
+	p := newPartition(t, l, rules, led(me, 1, me))
+	if _, err := p.Append(records(1), AppendOptions{Epoch: AnyEpoch, All: true}); !errors.Is(err, ErrNotEnoughReplicas) {
+		t.Fatalf("acks=all with an ISR of 1: %v", err)
+	}
+	if _, err := p.Append(records(1), AppendOptions{Epoch: AnyEpoch}); err != nil {
+		t.Fatalf("acks=1 with an ISR of 1: %v", err)
+	}
+	if p.Committed(0) {
+		t.Fatal("committed below min.insync (R1)")
+	}
+	p.SetRules(isr.Rules{MinInsync: 1, Replicas: 2})
+	if !p.Committed(0) {
+		t.Fatal("not committed with min.insync lowered")
+	}
+	// A9: enough at the append, not at the ack.
+	a := mustAppend(t, p, 1)
+	p.SetRules(rules)
+	wantAcked(t, p, a, false, ErrNotEnoughReplicasAfterAppend)
+	// One replica can't be asked for two.
+	p.SetRules(isr.Rules{MinInsync: 2, Replicas: 1})
+	wantAcked(t, p, a, true, nil)
+}
+
+func TestAckEndsWithTheLeadership(t *testing.T) {
+	l := newFakeLog()
+	l.hold = true
+	p := newPartition(t, l, isr.Rules{}, led(me, 1, me))
+	a := mustAppend(t, p, 1)
+	w := NewWaiter()
+	w.Add(p, a.Last, segment.UntilHighWatermark)
+	if err := p.Become(context.Background(), led(me, 2, me), me); err != nil {
+		t.Fatal(err)
+	}
+	<-w.C()
+	l.flush()
+	wantAcked(t, p, a, false, ErrNotLeader)
+}
+
+// A14: a change of role that fails leaves a replica that serves nothing, and can
+// be made again.
+func TestLeadMayFailAndBeRepeated(t *testing.T) {
+	l := newFakeLog()
+	p := newPartition(t, l, isr.Rules{}, led(me, 1, me))
+	l.leadErr = errors.New("no store")
+	ctx := context.Background()
+	if err := p.Become(ctx, led(me, 2, me), me); !errors.Is(err, l.leadErr) {
+		t.Fatalf("Become = %v", err)
+	}
+	if _, err := p.Append(records(1), AppendOptions{Epoch: AnyEpoch}); !errors.Is(err, ErrNotLeader) {
+		t.Fatalf("Append = %v", err)
+	}
+	l.leadErr = nil
+	if err := p.Become(ctx, led(me, 2, me), me); err != nil {
+		t.Fatal(err)
+	}
+	if a := mustAppend(t, p, 1); a.Epoch != 2 {
+		t.Fatalf("appended in epoch %d", a.Epoch)
+	}
+}
+
+func TestReadsAndRefusalsGoOnWhileMakingReady(t *testing.T) {
+	l := newFakeLog()
+	p := New(Config{Log: l})
+	l.ready = make(chan struct{})
+	done := make(chan error)
+	go func() { done <- p.Become(context.Background(), led(me, 1, me), me) }()
+	<-l.ready
+	short, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := p.Become(short, led(other, 2, me), me); err == nil {
+		t.Fatal("a second change of role did not wait")
+	}
+	if _, err := p.Read(segment.ReadRequest{}, View{Epoch: AnyEpoch}); !errors.Is(err, ErrNotLeader) {
+		t.Fatalf("Read = %v", err)
+	}
+	close(l.ready)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, p, 1)
+}
+
+func TestLatestWaitsForTheEpochStart(t *testing.T) {
+	l := newFakeLog()
+	l.o = segment.Offsets{Counted: 10, End: 10, HighWatermark: 4, Stable: 4, ArchivedEnd: -1}
+	p := newPartition(t, l, isr.Rules{MinInsync: 1, Replicas: 2}, led(me, 3, me, other))
+	v := View{Epoch: AnyEpoch}
+	if _, err := p.Latest(v, segment.UntilHighWatermark); !errors.Is(err, ErrOffsetNotAvailable) {
+		t.Fatalf("Latest = %v", err)
+	}
+	s := led(me, 3, me)
+	s.Version = 1
+	if err := p.Become(context.Background(), s, me); err != nil { // the other left the ISR
+		t.Fatal(err)
+	}
+	if n, err := p.Latest(v, segment.UntilHighWatermark); n != 10 || err != nil {
+		t.Fatalf("Latest = %d, %v", n, err)
+	}
+}
