@@ -9,14 +9,15 @@ import (
 // Store keeps bytes by key: an object store, a directory, or memory. Keys are
 // slash-separated and relative to the prefix that the store was opened with.
 // Objects are immutable to us: no key is written twice (T2), but for Create's
-// one user. Implementations pass objstoretest.Run.
+// one user. No key is the directory of another. Implementations pass objstoretest.Run.
 type Store interface {
 	// Put stores size bytes of body under key. body may be read more than once
 	// (it is a ReaderAt), so a retry needs no buffer. An existing object is
 	// replaced. When Put returns nil the object is durable and readable.
 	Put(ctx context.Context, key string, body io.ReaderAt, size int64) error
 	// Create stores value under key only if the key is absent, atomically;
-	// ErrExists otherwise.
+	// ErrExists otherwise. After any other error the outcome is unknown: it is
+	// not tried again within, so a second Create may find the first's value.
 	Create(ctx context.Context, key string, value []byte) error
 	// GetRange returns a stream of n bytes of key from off; n < 0 means to the
 	// end. ErrNotFound if there is no such key. The stream fails with
