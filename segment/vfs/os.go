@@ -111,7 +111,7 @@ func (f *osFile) Size() (int64, error) {
 func control(f *os.File, call func(fd int) error) error {
 	rc, err := f.SyscallConn()
 	if err != nil {
-		return err
+		return fs.ErrClosed
 	}
 	var cerr error
 	err = rc.Control(func(fd uintptr) {
@@ -123,7 +123,7 @@ func control(f *os.File, call func(fd int) error) error {
 		}
 	})
 	if err != nil {
-		return err
+		return fs.ErrClosed // the one reason that Control has, in words of its own
 	}
 	return cerr
 }
