@@ -1,0 +1,197 @@
+package solo
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"firn/replication/meta"
+)
+
+const formatVersion = 1
+
+// lockWait is how long Open waits for another process to let go of the file:
+// enough for one that is just ending.
+const lockWait = time.Second
+
+var (
+	// ErrInUse: another process has the file open.
+	ErrInUse = errors.New("solo: already in use by another process")
+	// ErrFormat: the file isn't one of ours, or a later Firn's.
+	ErrFormat = errors.New("solo: not a metadata file of this version")
+)
+
+var (
+	firnBucket      = []byte("firn")
+	nodesBucket     = []byte("nodes")
+	ephemeralBucket = []byte("ephemerals")
+
+	formatKey  = []byte("format")
+	revKey     = []byte("rev")
+	sessionKey = []byte("session")
+)
+
+// Store is a meta.Store in one file.
+type Store struct {
+	db      *bbolt.DB
+	session int64
+	notes   notes
+	lost    chan struct{}
+	close   func() error
+
+	commit struct {
+		sync.Mutex       // one commit at a time, its note right behind it
+		err        error // why nothing more is committed
+	}
+}
+
+var _ meta.Store = (*Store)(nil)
+
+// Open opens the file at path, or makes it, and begins a session: the ephemeral
+// nodes of the one before are gone. ErrInUse if another process has it open.
+func Open(path string) (*Store, error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:      lockWait,
+		FreelistType: bbolt.FreelistMapType,
+	})
+	if errors.Is(err, bbolterrors.ErrTimeout) {
+		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("solo: opening %s: %w", path, err)
+	}
+	s := &Store{db: db, lost: make(chan struct{})}
+	s.close = sync.OnceValue(s.closeOnce)
+	if err := db.Update(s.begin); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("solo: opening %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// begin begins a session.
+func (s *Store) begin(tx *bbolt.Tx) error {
+	firn, err := format(tx)
+	if err != nil {
+		return err
+	}
+	rev := getUint64(firn, revKey) + 1
+	session := getUint64(firn, sessionKey) + 1
+	if err := errors.Join(putUint64(firn, revKey, rev), putUint64(firn, sessionKey, session)); err != nil {
+		return err
+	}
+	nodes, ephemerals := tx.Bucket(nodesBucket), tx.Bucket(ephemeralBucket)
+	c := ephemerals.Cursor()
+	for path, _ := c.First(); path != nil; path, _ = c.First() {
+		if err := errors.Join(nodes.Delete(key(string(path))), ephemerals.Delete(path)); err != nil {
+			return err
+		}
+	}
+	s.session = int64(session)
+	s.notes.begin(int64(rev))
+	return nil
+}
+
+// format checks the file's format, or makes it ours if it is empty.
+func format(tx *bbolt.Tx) (firn *bbolt.Bucket, err error) {
+	if firn = tx.Bucket(firnBucket); firn != nil {
+		v := firn.Get(formatKey)
+		if len(v) != 4 || tx.Bucket(nodesBucket) == nil || tx.Bucket(ephemeralBucket) == nil {
+			return nil, ErrFormat
+		}
+		if n := binary.BigEndian.Uint32(v); n != formatVersion {
+			return nil, fmt.Errorf("%w: format %d, want %d", ErrFormat, n, formatVersion)
+		}
+		return firn, nil
+	}
+	if first, _ := tx.Cursor().First(); first != nil {
+		return nil, ErrFormat
+	}
+	for _, name := range [][]byte{nodesBucket, ephemeralBucket, firnBucket} {
+		if firn, err = tx.CreateBucket(name); err != nil {
+			return nil, err
+		}
+	}
+	return firn, firn.Put(formatKey, binary.BigEndian.AppendUint32(nil, formatVersion))
+}
+
+// Close ends the session and lets go of the file.
+func (s *Store) Close() error { return s.close() }
+
+func (s *Store) closeOnce() error {
+	s.commit.Lock()
+	if s.commit.err == nil {
+		s.commit.err = meta.ErrClosed
+	}
+	s.commit.Unlock()
+	close(s.lost)
+	s.notes.close()
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("solo: closing: %w", err)
+	}
+	return nil
+}
+
+// Session is this opening of the file; it ends with Close.
+func (s *Store) Session() (int64, <-chan struct{}) { return s.session, s.lost }
+
+// Get reads a node.
+func (s *Store) Get(ctx context.Context, path string) (meta.Node, error) {
+	var n meta.Node
+	err := s.view(ctx, func(tx *bbolt.Tx) error {
+		found, ok := get(tx, path)
+		if !ok {
+			return meta.ErrNotFound
+		}
+		n = found.Node
+		n.Value = append([]byte(nil), n.Value...) // the file's pages are not ours to keep
+		return nil
+	})
+	return n, err
+}
+
+// Children lists the names below path.
+func (s *Store) Children(ctx context.Context, path string) ([]string, error) {
+	var names []string
+	err := s.view(ctx, func(tx *bbolt.Tx) error {
+		if _, ok := get(tx, path); !ok && path != "/" {
+			return meta.ErrNotFound
+		}
+		names = children(tx, path)
+		return nil
+	})
+	return names, err
+}
+
+func (s *Store) view(ctx context.Context, f func(*bbolt.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := s.db.View(f)
+	if errors.Is(err, bbolterrors.ErrDatabaseNotOpen) {
+		return meta.ErrClosed
+	}
+	return err
+}
+
+// Changes returns the notes after the given one, waiting until there is one.
+func (s *Store) Changes(ctx context.Context, after int64) ([]meta.Note, error) {
+	return s.notes.after(ctx, after)
+}
+
+func getUint64(b *bbolt.Bucket, key []byte) uint64 {
+	if v := b.Get(key); len(v) == 8 {
+		return binary.BigEndian.Uint64(v)
+	}
+	return 0
+}
+
+func putUint64(b *bbolt.Bucket, key []byte, n uint64) error {
+	return b.Put(key, binary.BigEndian.AppendUint64(nil, n))
+}
