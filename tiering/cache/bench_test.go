@@ -1,0 +1,52 @@
+package cache
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"firn/tiering/objstore"
+)
+
+// BenchmarkScan reads 512 MiB in objects of 64 MiB from a store in memory.
+func BenchmarkScan(b *testing.B) {
+	s := newShelf()
+	objs := s.fill(b, 8, 64)
+	for _, delay := range []time.Duration{0, 30 * time.Millisecond} {
+		b.Run(fmt.Sprintf("delay=%v", delay), func(b *testing.B) {
+			s.fault = func(objstore.Op) objstore.Fault { return objstore.Fault{Delay: delay} }
+			b.SetBytes(512 << 20)
+			b.ReportAllocs()
+			s.gets.Store(0)
+			for b.Loop() {
+				c, err := Open(Config{Store: s.store})
+				if err != nil {
+					b.Fatal(err)
+				}
+				st := c.NewStream()
+				for k, o := range objs {
+					for i := range o.Blocks() {
+						st.At(o, i)
+						for {
+							blk, wait, err := st.Get(o, i, true)
+							if err != nil {
+								b.Fatal(err)
+							}
+							if blk != nil {
+								blk.Release()
+								break
+							}
+							<-wait
+						}
+						if known, soon := st.NeedsNext(); soon && known < 3 && k+known < len(objs) {
+							st.Next(objs[k+known])
+						}
+					}
+				}
+				st.Close()
+				c.Close()
+			}
+			b.ReportMetric(float64(s.gets.Load())/float64(b.N)*2, "GETs/GiB")
+		})
+	}
+}

@@ -1,0 +1,40 @@
+// Package cache brings blocks of immutable objects here and keeps the ones that
+// pay: in memory, and on a disk if there is one to spare.
+//
+// It knows objects as a key, a size and one CRC-32C per block of 1 MiB. It does
+// not know what the bytes mean, which object follows which, or what to do about
+// an object that is gone: its caller does.
+//
+//	reader ── Stream.At, Get ──► table of blocks ──► pinned Block, zero copy
+//	                               │ missing
+//	                               ▼
+//	                 load (a run of adjacent blocks)
+//	                   memory first, then a slot, then
+//	                   one ranged GET, or the disk
+//	                               │ block by block, as each arrives:
+//	                               ▼ length and checksum hold (T5)
+//	                 table of blocks ──► readers wake ──► disk, on second touch
+//
+// What holds:
+//
+//   - A block has at most one load, however many readers want it. A load belongs
+//     to no reader: nobody's timeout ends it, and what arrives is kept.
+//   - Nothing is handed on whose length or checksum (T5) does not hold, from the
+//     store or from the disk. A block that fails twice is ErrCorrupt.
+//   - Memory is reserved before it is filled, from one budget for all blocks.
+//     Read-ahead gets what is within some reader's window and fits; the windows
+//     together stay below three quarters of the budget, so that a full house
+//     shrinks read-ahead first. A block that a reader waits for evicts anything
+//     else, and may exceed the budget by a quarter, for what slow connections
+//     still pin.
+//   - A load that reaches the end of every window does not break off: it stops
+//     reading its connection until a reader comes closer, so one GET may be
+//     larger than what memory holds of it. After a few seconds it is cut.
+//   - Get and At never wait. Only Fetch and Getter's methods do.
+//
+// Retries, hedging, the circuit breaker and the stall timeouts are Getter's.
+//
+// A crash leaves on the disk whole files, files with wrong content, and files
+// called tmp-*. The name of a file carries the checksum of what it must hold,
+// which is verified at each load, so nothing is synced; tmp-* files go at Open.
+package cache

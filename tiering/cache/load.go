@@ -1,0 +1,213 @@
+package cache
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// load brings a run of adjacent blocks, [next, end) of obj: with one GET, or
+// from the disk. It belongs to the Cache, not to who asked first.
+type load struct {
+	obj   *object
+	disk  bool
+	grant chan *Block // memory for block next; nil: give up
+
+	// Guarded by Cache.mu.
+	next, end int
+	demandTo  int // somebody waits for a block below this
+	slot      bool
+	waitSince time.Time
+}
+
+// demanded tells whether a reader waits for the next block, or for one behind it.
+func (l *load) demanded() bool { return l.next < l.demandTo }
+
+// refuse makes the load give up; it must be waiting.
+func (l *load) refuse() { l.grant <- nil }
+
+// demandLocked notes that a reader waits for e.
+func (l *load) demandLocked(e *entry) { l.demandTo = max(l.demandTo, e.i+1) }
+
+// startLocked starts loads for those of blocks [from, to) that are neither here
+// nor on their way: one for each adjacent run of them.
+func (c *Cache) startLocked(obj *object, from, to int) {
+	var l *load
+	for i := from; i < to; i++ {
+		if e := obj.blocks[i]; e != nil {
+			if e.state == ready {
+				c.mu.fresh.push(e) // somebody comes for it: not the next to be evicted
+			}
+			l = nil
+			continue
+		}
+		disk := c.disk != nil && c.disk.has(obj.diskKey(i), obj.Sums[i])
+		if l == nil || l.disk != disk {
+			l = &load{obj: obj, disk: disk, grant: make(chan *Block, 1), next: i}
+			c.waitLocked(l)
+			started := l
+			c.wg.Go(func() { c.run(started) })
+		}
+		l.end = i + 1
+		obj.blocks[i] = &entry{obj: obj, i: i, state: loading, load: l}
+		if c.disk != nil {
+			c.met.looked(diskTier, disk)
+		}
+	}
+}
+
+func (c *Cache) waitLocked(l *load) {
+	l.waitSince = time.Now()
+	c.mu.waiting = append(c.mu.waiting, l)
+}
+
+func (c *Cache) unwaitLocked(l *load) {
+	if i := slices.Index(c.mu.waiting, l); i >= 0 {
+		c.mu.waiting = slices.Delete(c.mu.waiting, i, i+1)
+	}
+}
+
+// run is the life of a load: memory for a block, the block, hand it on, the next.
+func (c *Cache) run(l *load) {
+	var src source
+	defer func() { src.close() }()
+	for {
+		b := <-l.grant
+		if b == nil {
+			c.end(l, nil, nil)
+			return
+		}
+		err := c.fill(l, &src, b)
+		if err != nil {
+			c.end(l, b, err)
+			return
+		}
+		if c.publish(l, b) {
+			return
+		}
+	}
+}
+
+// fill fills b with the load's next block, verified.
+func (c *Cache) fill(l *load, src *source, b *Block) error {
+	i, want := l.next, l.obj.Sums[l.next]
+	if l.disk {
+		if c.disk.read(l.obj.diskKey(i), want, b.b) {
+			return nil
+		}
+		// Gone or damaged (D20): the store has it.
+		c.met.looked(diskTier, false)
+		c.mu.Lock()
+		l.disk = false
+		c.mu.reads--
+		c.mu.gets++
+		c.mu.Unlock()
+	}
+	corrupt := 0
+	return c.get.try(c.ctx, func() error {
+		if src.body == nil {
+			c.mu.Lock()
+			off, n := int64(i)*BlockSize, min(int64(l.end)*BlockSize, l.obj.Size)-int64(i)*BlockSize
+			urgent := l.demanded()
+			c.mu.Unlock()
+			body, err := c.get.open(c.ctx, l.obj.Key, l.obj.Off+off, n, urgent)
+			if err != nil {
+				return err
+			}
+			src.body = body
+		}
+		err := src.body.readFull(b.b)
+		if err == nil && Sum(b.b) != want {
+			c.met.corrupt.Inc()
+			err = fmt.Errorf("cache: block %d of %s: %w", i, l.obj.Key, ErrUnavailable)
+			if corrupt++; corrupt == 2 {
+				err = fmt.Errorf("block %d of %s: %w", i, l.obj.Key, ErrCorrupt)
+			}
+		}
+		if err != nil {
+			src.close()
+		}
+		return err
+	})
+}
+
+// source is the GET that a load reads from, nil between two.
+type source struct{ body *body }
+
+func (s *source) close() {
+	if s.body != nil {
+		s.body.close()
+		s.body = nil
+	}
+}
+
+// publish hands block next on, and asks for memory for the one after it. It
+// reports whether that was the last.
+func (c *Cache) publish(l *load, b *Block) (last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := l.obj.blocks[l.next]
+	e.state, e.blk, e.load, e.since = ready, b, nil, time.Now()
+	c.mu.fresh.push(e)
+	if e.ch != nil {
+		close(e.ch)
+		e.ch = nil
+	}
+	if c.disk != nil && !l.disk && c.disk.secondTouch(e.obj.diskKey(e.i)) {
+		c.disk.offer(e.obj.diskKey(e.i), e.obj.Sums[e.i], b)
+	}
+	l.next++
+	switch {
+	case l.next == l.end:
+		c.freeSlotLocked(l)
+		last = true
+	case c.mu.closed:
+		l.refuse()
+	default:
+		c.waitLocked(l)
+	}
+	c.admitLocked()
+	return last
+}
+
+func (c *Cache) freeSlotLocked(l *load) {
+	switch {
+	case !l.slot:
+	case l.disk:
+		c.mu.reads--
+	default:
+		c.mu.gets--
+	}
+	l.slot = false
+}
+
+// end ends a load before its end: cut, with err nil, or failed. It takes
+// the lock itself. Blocks that somebody waits for tell them err; the others are
+// as if nobody had asked.
+func (c *Cache) end(l *load, b *Block, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b != nil {
+		b.refs.Store(0)
+		c.reclaimLocked(b)
+	}
+	c.freeSlotLocked(l)
+	if c.mu.closed {
+		err = ErrClosed
+	}
+	for i := l.next; i < l.end; i++ {
+		e := l.obj.blocks[i]
+		e.load = nil
+		if err == nil || !e.wanted {
+			e.state = failed
+			c.dropLocked(e)
+			continue
+		}
+		e.state, e.err, e.since = failed, err, time.Now()
+		if e.ch != nil {
+			close(e.ch)
+			e.ch = nil
+		}
+	}
+	c.admitLocked()
+}

@@ -1,0 +1,139 @@
+package cache
+
+import (
+	"slices"
+	"time"
+)
+
+// bufferSize is what a block of n bytes takes of the budget.
+func bufferSize(n int) int64 {
+	if n <= BlockSize/2 {
+		return int64(n)
+	}
+	return BlockSize
+}
+
+// admitLocked grants what can be granted: to loads that a reader waits for
+// first, then to those that are within a reader's window, in the order of their
+// asking. It is called whenever memory, a slot or a cursor has moved.
+func (c *Cache) admitLocked() {
+	if len(c.mu.waiting) == 0 {
+		return
+	}
+	for _, demand := range []bool{true, false} {
+		for i := 0; i < len(c.mu.waiting); i++ {
+			l := c.mu.waiting[i]
+			if l.demanded() == demand && c.grantLocked(l) {
+				c.mu.waiting = slices.Delete(c.mu.waiting, i, i+1)
+				i--
+			}
+		}
+	}
+}
+
+func (c *Cache) grantLocked(l *load) bool {
+	demand := l.demanded()
+	if !demand && !c.inWindowLocked(l.obj, l.next) {
+		return false
+	}
+	if !l.slot && !c.slotFreeLocked(l, demand) {
+		return false
+	}
+	n := l.obj.blockLen(l.next)
+	if !c.makeRoomLocked(bufferSize(n), demand) {
+		return false
+	}
+	if !l.slot {
+		l.slot = true
+		if l.disk {
+			c.mu.reads++
+		} else {
+			c.mu.gets++
+		}
+	}
+	l.grant <- c.takeLocked(n)
+	return true
+}
+
+// diskReads bounds the reads of the disk cache at a time.
+const diskReads = 4
+
+func (c *Cache) slotFreeLocked(l *load, demand bool) bool {
+	switch {
+	case l.disk:
+		return c.mu.reads < diskReads
+	case demand:
+		return c.mu.gets < c.cfg.Gets
+	default:
+		return c.mu.gets < (c.cfg.Gets*3+3)/4
+	}
+}
+
+// takeLocked makes a block of n bytes, on the budget.
+func (c *Cache) takeLocked(n int) *Block {
+	b := &Block{b: c.mu.pool.get(n), c: c}
+	b.refs.Store(1)
+	c.mu.used += bufferSize(n)
+	c.met.memory.Set(float64(c.mu.used))
+	return b
+}
+
+func (c *Cache) reclaim(b *Block) {
+	c.mu.Lock()
+	c.reclaimLocked(b)
+	c.admitLocked()
+	c.mu.Unlock()
+}
+
+func (c *Cache) reclaimLocked(b *Block) {
+	c.mu.used -= bufferSize(len(b.b))
+	c.mu.pool.put(b.b)
+	b.b = nil
+	c.met.memory.Set(float64(c.mu.used))
+}
+
+// makeRoomLocked evicts until n more bytes fit. Read-ahead evicts only what no
+// reader has before it; demand evicts read-ahead too, and then goes a quarter
+// beyond the budget: what slow connections pin must not keep others waiting.
+func (c *Cache) makeRoomLocked(n int64, demand bool) bool {
+	for c.mu.used+n > c.cfg.Memory {
+		if e := c.victimLocked(demand); e != nil {
+			c.met.evicted(memoryTier)
+			c.dropLocked(e)
+			continue
+		}
+		return demand && c.mu.used+n <= c.cfg.Memory+c.cfg.Memory/4
+	}
+	return true
+}
+
+// victimLocked picks the entry to evict; nil if there is none.
+func (c *Cache) victimLocked(demand bool) *entry {
+	for _, l := range []*list{&c.mu.left, &c.mu.shared} {
+		for e := l.head; e != nil; e = e.next {
+			if !e.blk.pinned() {
+				return e
+			}
+		}
+	}
+	for e := c.mu.fresh.head; e != nil; e = e.next {
+		if evictable(e) && !c.inWindowLocked(e.obj, e.i) {
+			return e
+		}
+	}
+	if !demand {
+		return nil
+	}
+	// The latest to arrive is the last to be read, as a rule.
+	e := c.mu.fresh.tail
+	for e != nil && !evictable(e) {
+		e = e.prev
+	}
+	return e
+}
+
+// evictable tells whether dropping a fresh block is fair and of use: not if it
+// is pinned, or if somebody has waited for it and may be on the way to fetch it.
+func evictable(e *entry) bool {
+	return !e.blk.pinned() && !(e.wanted && time.Since(e.since) < freshFor)
+}

@@ -1,0 +1,360 @@
+package cache
+
+import (
+	"time"
+)
+
+// Stream is one reader's way through objects: where it is, and how far ahead of
+// it loads may run. The window doubles with each step forward up to Config's,
+// to the stream's share of the budget, and to what the reader takes in a second
+// when it does not wait for us. A jump starts it again at one block.
+//
+// A Stream is for one goroutine at a time.
+type Stream struct {
+	c   *Cache
+	num int64
+
+	// Guarded by Cache.mu.
+	objs   []*object // the one that it reads, and those that follow
+	at     int       // cursor: a block of objs[0]
+	asked  int       // blocks from the cursor on that loads have been asked for
+	window int       // blocks from the cursor on that loads may fill
+	idle   bool
+	seen   time.Time
+
+	// Pace: what the reader takes while it need not wait.
+	pace      float64 // blocks per second; 0 until known
+	accBlocks int
+	accTime   time.Duration
+	stepAt    time.Time
+	waitFrom  time.Time // when a needed block was not here; zero if it was
+	counted   int       // the last block counted as hit or miss
+}
+
+// NewStream makes a stream. It must be closed.
+func (c *Cache) NewStream() *Stream {
+	s := &Stream{c: c, window: 1, counted: -1}
+	c.mu.Lock()
+	c.mu.streams[s] = struct{}{}
+	c.mu.nextStream++
+	s.num = c.mu.nextStream
+	s.seen = time.Now()
+	c.mu.Unlock()
+	return s
+}
+
+// Close ends the stream. What it asked for and nobody else wants goes.
+func (s *Stream) Close() {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.mu.streams[s]; !ok {
+		return
+	}
+	if len(s.objs) > 0 {
+		c.leaveLocked(s, s.objs[0], s.at)
+	}
+	delete(c.mu.streams, s)
+	c.mu.sharesAt = time.Time{}
+	s.dropObjectsLocked(len(s.objs))
+	c.admitLocked()
+}
+
+// At says that the reader is at block i of o now, and lets read-ahead follow.
+func (s *Stream) At(o *Object, i int) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	s.seen, s.idle = now, false
+	id := objectID{o.Key, o.Off}
+	step, ok := s.stepLocked(id, i)
+	switch {
+	case !ok:
+		s.jumpLocked(o, i, now)
+	case step > 0:
+		s.paceLocked(step, now)
+		s.advanceLocked(id, i)
+		s.window *= 2
+	}
+	s.window = min(s.window, s.limitLocked())
+	if ok {
+		s.planLocked()
+	}
+	c.admitLocked()
+}
+
+// stepLocked is how many blocks forward block i of id is; false for a jump.
+func (s *Stream) stepLocked(id objectID, i int) (int, bool) {
+	n := -s.at
+	for _, o := range s.objs {
+		if o.id == id {
+			n += i
+			return n, n >= 0 && n <= max(s.asked, 2)
+		}
+		n += o.Blocks()
+	}
+	return 0, false
+}
+
+func (s *Stream) jumpLocked(o *Object, i int, now time.Time) {
+	if len(s.objs) > 0 {
+		s.c.leaveLocked(s, s.objs[0], s.at)
+	}
+	s.dropObjectsLocked(len(s.objs))
+	s.addObjectLocked(s.c.objectLocked(o))
+	s.at, s.asked, s.window = i, 0, 1
+	s.c.mu.sharesAt = time.Time{}
+	s.pace, s.accBlocks, s.accTime, s.stepAt, s.waitFrom, s.counted = 0, 0, 0, now, time.Time{}, -1
+}
+
+// advanceLocked moves the cursor forward to block i of id, leaving what is behind.
+func (s *Stream) advanceLocked(id objectID, i int) {
+	c := s.c
+	for s.objs[0].id != id || s.at < i {
+		c.leaveLocked(s, s.objs[0], s.at)
+		s.asked = max(0, s.asked-1)
+		if s.at++; s.at >= s.objs[0].Blocks() {
+			s.dropObjectsLocked(1)
+			s.at = 0
+		}
+	}
+}
+
+func (s *Stream) addObjectLocked(obj *object) {
+	obj.readers[s] = struct{}{}
+	s.objs = append(s.objs, obj)
+}
+
+// dropObjectsLocked takes the first n objects off.
+func (s *Stream) dropObjectsLocked(n int) {
+	for _, obj := range s.objs[:n] {
+		delete(obj.readers, s)
+		s.c.unuseLocked(obj)
+	}
+	s.objs = append(s.objs[:0], s.objs[n:]...)
+}
+
+// paceLocked measures the reader: the time from one step to the next, without
+// what it waited for us.
+func (s *Stream) paceLocked(blocks int, now time.Time) {
+	s.accTime += now.Sub(s.stepAt)
+	s.accBlocks += blocks
+	s.stepAt = now
+	if s.accTime < 250*time.Millisecond {
+		return
+	}
+	p := float64(s.accBlocks) / s.accTime.Seconds()
+	if s.pace > 0 {
+		p = (p + s.pace) / 2
+	}
+	s.pace, s.accBlocks, s.accTime = p, 0, 0
+}
+
+// limitLocked is the largest window that the stream may have, in blocks.
+func (s *Stream) limitLocked() int {
+	n := min(s.c.cfg.Window, s.c.cfg.Memory*3/4/int64(s.c.sharesLocked())) / BlockSize
+	if s.pace > 0 {
+		n = min(n, int64(s.pace))
+	}
+	return int(max(n, 1))
+}
+
+// sharesLocked is how many ways the budget is divided: the active streams, but
+// those that come close behind another live on what that one has read ahead.
+func (c *Cache) sharesLocked() int {
+	now := time.Now()
+	if !c.mu.sharesAt.IsZero() && now.Sub(c.mu.sharesAt) < 100*time.Millisecond {
+		return c.mu.shares
+	}
+	n := 0
+	for s := range c.mu.streams {
+		if !s.idle && len(s.objs) > 0 && !c.followsLocked(s) {
+			n++
+		}
+	}
+	c.mu.shares, c.mu.sharesAt = max(n, 1), now
+	return c.mu.shares
+}
+
+// followsLocked tells whether an active stream is where s will soon be.
+func (c *Cache) followsLocked(s *Stream) bool {
+	d := -s.at
+	for _, obj := range s.objs {
+		for t := range obj.readers {
+			if t == s || t.idle || t.objs[0] != obj {
+				continue
+			}
+			gap := d + t.at
+			if int64(gap)*BlockSize <= c.cfg.Window && (gap > 0 || gap == 0 && t.num < s.num) {
+				return true
+			}
+		}
+		d += obj.Blocks()
+	}
+	return false
+}
+
+// planLocked asks for loads until they reach as far as the window does.
+func (s *Stream) planLocked() {
+	c := s.c
+	if c.mu.closed || c.get.refused() != nil {
+		return
+	}
+	limit := s.limitLocked()
+	for s.asked < s.window {
+		obj, i := s.askedLocked()
+		if obj == nil {
+			return
+		}
+		size := s.window
+		if size == limit {
+			size *= 2 // what is beyond the window waits in its connection
+		}
+		size = min(size, int(c.cfg.GetBytes/BlockSize))
+		if s.pace > 0 {
+			size = min(size, max(1, int(2*s.pace)))
+		}
+		// Even parts: a small rest would be a GET for little.
+		left := obj.Blocks() - i
+		parts := (left + size - 1) / size
+		n := (left + parts - 1) / parts
+		c.startLocked(obj, i, i+n)
+		s.asked += n
+	}
+}
+
+// askedLocked is the first block that no load has been asked for; nil if the
+// stream doesn't know what follows.
+func (s *Stream) askedLocked() (*object, int) {
+	i := s.at + s.asked
+	for _, o := range s.objs {
+		if i < o.Blocks() {
+			return o, i
+		}
+		i -= o.Blocks()
+	}
+	return nil, 0
+}
+
+// Get returns block i of o, pinned, if it is here. If not and need is set, a
+// load is started if there is none, and wait closes when it pays to ask again.
+func (s *Stream) Get(o *Object, i int, need bool) (b *Block, wait <-chan struct{}, err error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	s.seen, s.idle = now, false
+	obj := c.objectLocked(o)
+	ahead := need && len(s.objs) > 0 && s.objs[0] == obj && s.at+s.asked == i
+	if ahead && obj.blocks[i] == nil {
+		// The first one that nobody asked for: let its load be as long as the
+		// window lets it be.
+		s.planLocked()
+	}
+	if need && s.counted != i {
+		s.counted = i
+		c.met.looked(memoryTier, obj.blocks[i] != nil && obj.blocks[i].state == ready)
+	}
+	b, wait, err = c.blockLocked(obj, i, need)
+	if wait != nil && s.waitFrom.IsZero() {
+		s.waitFrom = now
+	}
+	if b != nil {
+		if need && !s.waitFrom.IsZero() {
+			s.stepAt = s.stepAt.Add(now.Sub(s.waitFrom)) // our time, not the reader's
+			s.waitFrom = time.Time{}
+		}
+		s.touchLocked(obj, i)
+	}
+	return b, wait, err
+}
+
+// touchLocked notes a block that this stream reads. One that two streams read is
+// worth a place on the disk.
+func (s *Stream) touchLocked(obj *object, i int) {
+	e := obj.blocks[i]
+	if e.list == &s.c.mu.fresh || e.twice || s.c.disk == nil {
+		return
+	}
+	e.twice = true
+	s.c.disk.offer(obj.diskKey(i), obj.Sums[i], e.blk)
+}
+
+// Next says which object follows the last one that the stream knows.
+func (s *Stream) Next(o *Object) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(s.objs) == 0 {
+		return
+	}
+	id := objectID{o.Key, o.Off}
+	for _, known := range s.objs {
+		if known.id == id {
+			return
+		}
+	}
+	s.addObjectLocked(c.objectLocked(o))
+	s.planLocked()
+	c.admitLocked()
+}
+
+// NeedsNext tells how many objects the stream knows, and whether it will soon
+// want to read beyond the last of them.
+func (s *Stream) NeedsNext() (known int, soon bool) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := -s.at
+	for _, o := range s.objs {
+		left += o.Blocks()
+	}
+	return len(s.objs), len(s.objs) > 0 && left < 2*s.window+1
+}
+
+// inWindowLocked tells whether an active stream has block i of obj before it,
+// within its window.
+func (c *Cache) inWindowLocked(obj *object, i int) bool {
+	for s := range obj.readers {
+		if d, ok := s.distanceLocked(obj, i); ok && d < s.window && !s.idle {
+			return true
+		}
+	}
+	return false
+}
+
+// distanceLocked is how many blocks before the stream block i of obj is.
+func (s *Stream) distanceLocked(obj *object, i int) (int, bool) {
+	d := -s.at
+	for _, o := range s.objs {
+		if o == obj {
+			return d + i, d+i >= 0
+		}
+		d += o.Blocks()
+	}
+	return 0, false
+}
+
+// leaveLocked notes that s has gone past block i of obj. If another stream comes
+// behind, the block waits for it; else it is the next to be evicted.
+func (c *Cache) leaveLocked(s *Stream, obj *object, i int) {
+	e := obj.blocks[i]
+	if e == nil || e.state != ready {
+		return
+	}
+	e.since = time.Now()
+	for t := range obj.readers {
+		if t == s || t.idle {
+			continue
+		}
+		if d, ok := t.distanceLocked(obj, i); ok && int64(d)*BlockSize <= c.cfg.Window {
+			if d >= t.window {
+				c.mu.shared.push(e)
+			}
+			// Within its window it is as good as read ahead for it.
+			return
+		}
+	}
+	c.mu.left.push(e)
+}

@@ -1,0 +1,191 @@
+package cache
+
+import (
+	"fmt"
+	"time"
+)
+
+type state uint8
+
+const (
+	loading state = iota
+	ready
+	failed
+)
+
+const (
+	// failedFor is how long a failure is told to whoever asks, before the next one
+	// who asks starts another load.
+	failedFor = time.Second
+	// freshFor protects a block that somebody waited for until they come for it.
+	freshFor = 5 * time.Second
+	// stalledFor is how long a load waits for a reader to come closer.
+	stalledFor = 3 * time.Second
+	// idleFor is when a stream no longer counts, leftFor when a block goes that
+	// nobody is known to want.
+	idleFor = 15 * time.Second
+	leftFor = 60 * time.Second
+)
+
+// entry is a block in the table: on its way, here, or failed.
+type entry struct {
+	obj   *object
+	i     int
+	state state
+	load  *load         // loading
+	ch    chan struct{} // loading: made when somebody waits
+	blk   *Block        // ready: the table's own pin
+	err   error         // failed
+	since time.Time     // ready, failed: when
+	// wanted: somebody asked for it and has not come back for it yet.
+	wanted bool
+	twice  bool // read by a second stream: worth a place on the disk
+
+	list       *list // ready
+	prev, next *entry
+}
+
+// list is a list of ready entries, oldest first.
+type list struct{ head, tail *entry }
+
+func (l *list) push(e *entry) {
+	if e.list != nil {
+		e.list.remove(e)
+	}
+	e.list, e.prev = l, l.tail
+	if l.tail != nil {
+		l.tail.next = e
+	} else {
+		l.head = e
+	}
+	l.tail = e
+}
+
+func (l *list) remove(e *entry) {
+	if e.prev != nil {
+		e.prev.next = e.next
+	} else {
+		l.head = e.next
+	}
+	if e.next != nil {
+		e.next.prev = e.prev
+	} else {
+		l.tail = e.prev
+	}
+	e.list, e.prev, e.next = nil, nil, nil
+}
+
+func (c *Cache) objectLocked(o *Object) *object {
+	id := objectID{o.Key, o.Off}
+	obj := c.mu.objects[id]
+	if obj == nil {
+		obj = &object{Object: o, id: id, blocks: make(map[int]*entry), readers: make(map[*Stream]struct{})}
+		if c.disk != nil {
+			obj.hash = hashObject(id)
+		}
+		c.mu.objects[id] = obj
+	}
+	return obj
+}
+
+// unuseLocked forgets an object that nothing refers to.
+func (c *Cache) unuseLocked(obj *object) {
+	if len(obj.readers) == 0 && len(obj.blocks) == 0 {
+		delete(c.mu.objects, obj.id)
+	}
+}
+
+// blockLocked returns block i pinned if it is here. Else, if it is needed, it
+// returns what closes when it pays to ask again.
+func (c *Cache) blockLocked(obj *object, i int, need bool) (*Block, <-chan struct{}, error) {
+	if i < 0 || i >= obj.Blocks() {
+		c.unuseLocked(obj)
+		return nil, nil, fmt.Errorf("cache: %s has no block %d", obj.Key, i)
+	}
+	e := obj.blocks[i]
+	if e != nil && e.state == ready {
+		e.blk.Retain()
+		e.wanted = false
+		return e.blk, nil, nil
+	}
+	if !need {
+		c.unuseLocked(obj)
+		return nil, nil, nil
+	}
+	if c.mu.closed {
+		return nil, nil, ErrClosed
+	}
+	if e != nil && e.state == failed {
+		if time.Since(e.since) < failedFor {
+			return nil, nil, e.err
+		}
+		c.dropLocked(e)
+		e = nil
+	}
+	if e == nil {
+		if err := c.get.refused(); err != nil && (c.disk == nil || !c.disk.has(obj.diskKey(i), obj.Sums[i])) {
+			c.unuseLocked(obj)
+			return nil, nil, err
+		}
+		c.startLocked(obj, i, i+1)
+		e = obj.blocks[i]
+	}
+	e.load.demandLocked(e)
+	e.wanted = true
+	if e.ch == nil {
+		e.ch = make(chan struct{})
+	}
+	c.admitLocked()
+	return nil, e.ch, nil
+}
+
+// dropLocked takes an entry out of the table. A pinned block lives on until it
+// is released.
+func (c *Cache) dropLocked(e *entry) {
+	if e.list != nil {
+		e.list.remove(e)
+	}
+	delete(e.obj.blocks, e.i)
+	if e.ch != nil {
+		close(e.ch)
+		e.ch = nil
+	}
+	if e.blk != nil && e.blk.refs.Add(-1) == 0 {
+		c.reclaimLocked(e.blk)
+	}
+	c.unuseLocked(e.obj)
+}
+
+// expireLocked is what time alone changes.
+func (c *Cache) expireLocked(now time.Time) {
+	for s := range c.mu.streams {
+		if !s.idle && now.Sub(s.seen) > idleFor {
+			s.idle = true
+			s.window = 1
+		}
+	}
+	for i := 0; i < len(c.mu.waiting); i++ {
+		if l := c.mu.waiting[i]; !l.demanded() && now.Sub(l.waitSince) > stalledFor {
+			c.unwaitLocked(l)
+			l.refuse()
+			i--
+		}
+	}
+	for _, l := range []*list{&c.mu.left, &c.mu.shared, &c.mu.fresh} {
+		for e := l.head; e != nil; {
+			next := e.next
+			if now.Sub(e.since) > leftFor && !c.inWindowLocked(e.obj, e.i) {
+				c.met.evicted(memoryTier)
+				c.dropLocked(e)
+			}
+			e = next
+		}
+	}
+	for _, obj := range c.mu.objects {
+		for _, e := range obj.blocks {
+			if e.state == failed && now.Sub(e.since) > failedFor {
+				c.dropLocked(e)
+			}
+		}
+	}
+}
