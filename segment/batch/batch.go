@@ -88,7 +88,7 @@ func (b Batch) LastOffset() int64 { return b.BaseOffset() + int64(b.LastOffsetDe
 func (b Batch) NextOffset() int64 { return b.LastOffset() + 1 }
 
 // BaseTimestamp is what the records' timestamps are relative to, in Unix
-// milliseconds. If DeleteHorizon is set, it is that horizon instead.
+// milliseconds. With Attributes.HasDeleteHorizon it is also that horizon.
 func (b Batch) BaseTimestamp() int64 { return int64(binary.BigEndian.Uint64(b[atBaseTimestamp:])) }
 
 // MaxTimestamp is the largest timestamp of the records, or the append time.

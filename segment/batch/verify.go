@@ -8,6 +8,8 @@ import (
 var (
 	// ErrInvalid: a whole, undamaged batch that says what it must not.
 	ErrInvalid = errors.New("batch: invalid")
+	// ErrTimestamp: a timestamp that a client must not send.
+	ErrTimestamp = errors.New("batch: invalid timestamp")
 	// ErrUnknownCodec: a compression that does not exist.
 	ErrUnknownCodec = errors.New("batch: unknown compression type")
 )
@@ -21,18 +23,54 @@ var (
 	errAttributes = fmt.Errorf("%w: unknown attribute bits", ErrInvalid)
 	errCount      = fmt.Errorf("%w: record count does not match the offsets", ErrInvalid)
 	errManyInFew  = fmt.Errorf("%w: more records than its bytes can hold", ErrInvalid)
-	errTimestamps = fmt.Errorf("%w: negative timestamp", ErrInvalid)
+	errTimestamps = fmt.Errorf("%w: negative", ErrTimestamp)
+	errAppendTime = fmt.Errorf("%w: LogAppendTime is the broker's to set", ErrTimestamp)
 	errProducer   = fmt.Errorf("%w: producer id, epoch and sequence do not agree", ErrInvalid)
 	errControl    = fmt.Errorf("%w: control batch from a client", ErrInvalid)
 	errHorizon    = fmt.Errorf("%w: delete horizon from a client", ErrInvalid)
 )
 
 // Verify checks that b is an undamaged batch of a log: size, magic, CRC, and
-// that the fields of the header agree with each other. It accepts what
+// that its offsets and its count of records make sense. It accepts what
 // compaction leaves: fewer records than offsets, and none at all. It does not
 // look at the records. ErrCorrupt for damage, ErrInvalid or ErrUnknownCodec for
-// sense. No allocation.
+// nonsense. No allocation.
 func Verify(b Batch) error {
+	if err := verifyWhole(b); err != nil {
+		return err
+	}
+	if b.BaseOffset() < 0 || b.NextOffset() < 0 {
+		return errBaseOffset
+	}
+	return nil
+}
+
+// VerifyProduced is Verify for a batch from a client, which must number its
+// records without gaps and may not write what only brokers do. Its base offset
+// does not matter, since the broker stamps it. Beside the errors of Verify there
+// is ErrTimestamp.
+func VerifyProduced(b Batch) error {
+	if err := verifyWhole(b); err != nil {
+		return err
+	}
+	switch a := b.Attributes(); {
+	case a&^maskKnownAttributes != 0:
+		return errAttributes
+	case a.IsControl():
+		return errControl
+	case a.HasDeleteHorizon():
+		return errHorizon
+	case b.Count() < 1 || b.Count() != b.LastOffsetDelta()+1:
+		return errCount
+	case a.TimestampType() == LogAppendTime:
+		return errAppendTime
+	case b.MaxTimestamp() < -1 || b.BaseTimestamp() < -1: // -1 is none
+		return errTimestamps
+	}
+	return verifyProducer(b)
+}
+
+func verifyWhole(b Batch) error {
 	if len(b) < HeaderSize || b.Length() != len(b) {
 		return errLength
 	}
@@ -42,62 +80,28 @@ func Verify(b Batch) error {
 	if b.CRC() != b.checksum() {
 		return errCRC
 	}
-	return verifyHeader(b)
-}
-
-// VerifyProduced is Verify for a batch from a client, which must number its
-// records without gaps and may not write control batches or delete horizons.
-// The base offset, which the broker stamps, may be anything that Verify accepts.
-func VerifyProduced(b Batch) error {
-	if err := Verify(b); err != nil {
-		return err
-	}
-	switch a := b.Attributes(); {
-	case a.IsControl():
-		return errControl
-	case a.HasDeleteHorizon():
-		return errHorizon
-	case b.Count() < 1 || b.Count() != b.LastOffsetDelta()+1:
-		return errCount
-	case b.HasProducer() && b.BaseSequence() < 0:
-		return errProducer
-	}
-	return nil
-}
-
-func verifyHeader(b Batch) error {
-	a, delta, count := b.Attributes(), b.LastOffsetDelta(), b.Count()
+	delta, count, codec := b.LastOffsetDelta(), b.Count(), b.Codec()
 	switch {
-	case b.BaseOffset() < 0 || b.NextOffset() < 0:
-		return errBaseOffset
-	case a&^maskKnownAttributes != 0:
-		return errAttributes
-	case !a.Codec().Known():
+	case !codec.Known():
 		return ErrUnknownCodec
 	case delta < 0 || count < 0 || int64(count) > int64(delta)+1:
 		return errCount
-	case a.Codec() == None && int64(count)*minRecordSize > int64(len(b)-HeaderSize):
+	case codec == None && int64(count)*minRecordSize > int64(len(b)-HeaderSize):
 		return errManyInFew
 	}
-	return verifyTimesAndProducer(b)
+	return nil
 }
 
 // minRecordSize is a record without anything: its length, attributes, two
 // deltas, two lengths and the number of headers, one byte each.
 const minRecordSize = 7
 
-func verifyTimesAndProducer(b Batch) error {
-	// -1 is "no timestamp"; lower values mean nothing.
-	if b.MaxTimestamp() < -1 || b.BaseTimestamp() < -1 {
-		return errTimestamps
-	}
-	id, epoch := b.ProducerID(), b.ProducerEpoch()
+func verifyProducer(b Batch) error {
+	id := b.ProducerID()
 	switch {
-	case id < NoProducer:
-		return errProducer
-	case id > NoProducer && epoch < 0:
-		return errProducer
-	case id == NoProducer && b.IsTransactional():
+	case id < NoProducer,
+		id > NoProducer && (b.ProducerEpoch() < 0 || b.BaseSequence() < 0),
+		id == NoProducer && b.IsTransactional():
 		return errProducer
 	}
 	return nil

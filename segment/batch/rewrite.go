@@ -1,0 +1,64 @@
+package batch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+)
+
+// Recompress returns a copy of b whose records are compressed by codec, at a
+// level as in compression.<codec>.level (0 is the default). All else stays,
+// offsets and timestamps of the records included. It fails like Walk.
+func Recompress(b Batch, codec Codec, level int, limit Limit) (Batch, error) {
+	return rewrite(b, codec, level, limit, func(Record) bool { return true })
+}
+
+// Filter returns a copy of b, in its codec, without the records that keep
+// refuses. The offsets of the others stay, and so does the last offset, so that
+// the log has no hole and the producer's last sequence is still known. The
+// maximum timestamp becomes that of what is kept. It fails like Walk.
+func Filter(b Batch, limit Limit, keep func(Record) bool) (Batch, error) {
+	return rewrite(b, b.Codec(), 0, limit, keep)
+}
+
+func rewrite(b Batch, codec Codec, level int, limit Limit, keep func(Record) bool) (Batch, error) {
+	if len(b) < HeaderSize {
+		return nil, errLength
+	}
+	c, err := newCompressor(codec, level)
+	if err != nil {
+		return nil, err
+	}
+	var count uint32
+	newest := int64(-1)
+	dst := bytes.NewBuffer(make([]byte, 0, len(b)+len(b)/8))
+	dst.Write(b[:HeaderSize])
+	err = c.compress(dst, func(w io.Writer) error {
+		return Walk(b, limit, func(r Record) error {
+			if !keep(r) {
+				return nil
+			}
+			count++
+			newest = max(newest, r.Timestamp)
+			_, err := w.Write(r.raw) // relative to the same base, so as it is
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if count == 0 {
+		codec = None
+		dst.Truncate(HeaderSize)
+	}
+	out := Batch(dst.Bytes())
+	put := binary.BigEndian
+	put.PutUint32(out[atLength:], uint32(len(out)-lengthOverhead))
+	put.PutUint16(out[atAttributes:], uint16(b.Attributes()&^maskCodec|Attributes(codec)))
+	put.PutUint32(out[atCount:], count)
+	if b.TimestampType() == CreateTime && count > 0 && int32(count) < b.Count() {
+		put.PutUint64(out[atMaxTimestamp:], uint64(newest))
+	}
+	out.seal()
+	return out[:len(out):len(out)], nil
+}
