@@ -17,9 +17,18 @@ type Topic struct {
 	ID   TopicID
 	// Replicas[p] lists the brokers of partition p, the preferred leader first.
 	Replicas [][]int32
-	// Version is the node's version, for compare-and-set.
-	Version int32
+	// Adding and Removing are what a reassignment under way does to partitions.
+	Adding, Removing map[int32][]int32
+	// Deleting: the topic is deleted, what is left of it is on its way out, and
+	// its name free when this node is gone.
+	Deleting bool
+	Version  int32
+	Rev      int64
 }
+
+// Missing is the Version of what has no node yet: writing it creates one. In
+// all values Version is that of the node, for compare-and-set, and Rev its Rev.
+const Missing int32 = -2
 
 // Member is a broker in one of its registrations (R6).
 type Member struct {
@@ -37,6 +46,7 @@ type PartitionState struct {
 	// Eligible: were in the ISR when it fell below min.insync.replicas (KIP-966).
 	Eligible []Member
 	Version  int32
+	Rev      int64
 }
 
 // NoLeader is the leader of a partition that nobody leads.
@@ -56,6 +66,8 @@ type Broker struct {
 	Epoch     int64
 	Rack      string
 	Endpoints []Endpoint
+	// StorageID identifies its data directory.
+	StorageID string
 }
 
 // Pointer names the newest manifest of an archived partition (T3).
@@ -69,6 +81,7 @@ type Pointer struct {
 	LogStart    int64
 	ArchivedEnd int64
 	Version     int32
+	Rev         int64
 }
 
 // TopicPartition names a partition.
@@ -90,6 +103,7 @@ const (
 type Config struct {
 	Values  map[string]string
 	Version int32
+	Rev     int64
 }
 
 // Note tells brokers what a commit changed, so that they re-read only that.

@@ -15,7 +15,7 @@ func (s *Store) Commit(ctx context.Context, ops ...meta.Op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	note, err := admit(ops)
+	note, err := meta.Admit(ops)
 	if err != nil {
 		return err
 	}
@@ -36,39 +36,9 @@ func (s *Store) Commit(ctx context.Context, ops ...meta.Op) error {
 		return s.commit.err
 	}
 	if note != nil {
-		s.notes.add(*note)
+		s.notes.Add(*note)
 	}
 	return nil
-}
-
-// admit checks the limits of a commit and finds its note.
-func admit(ops []meta.Op) (*meta.Note, error) {
-	if len(ops) > meta.MaxOps {
-		return nil, fmt.Errorf("%w: %d operations", meta.ErrTooLarge, len(ops))
-	}
-	var note *meta.Note
-	bytes := 0
-	for _, o := range ops {
-		bytes += len(o.Path) + len(o.Value)
-		if o.Kind != meta.Announce {
-			if err := meta.CheckPath(o.Path); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if note != nil {
-			return nil, fmt.Errorf("%w: two notes", meta.ErrTooLarge)
-		}
-		n, err := meta.DecodeNote(o.Value)
-		if err != nil {
-			return nil, err
-		}
-		note = &n
-	}
-	if bytes > meta.MaxBytes {
-		return nil, fmt.Errorf("%w: %d bytes", meta.ErrTooLarge, bytes)
-	}
-	return note, nil
 }
 
 // errMisuse: a caller's mistake, found while applying; nothing was changed.

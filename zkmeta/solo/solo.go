@@ -41,7 +41,7 @@ var (
 type Store struct {
 	db      *bbolt.DB
 	session int64
-	notes   notes
+	notes   *meta.Notes
 	lost    chan struct{}
 	close   func() error
 
@@ -94,7 +94,7 @@ func (s *Store) begin(tx *bbolt.Tx) error {
 		}
 	}
 	s.session = int64(session)
-	s.notes.begin(int64(rev))
+	s.notes = meta.NotesAfter(int64(rev))
 	return nil
 }
 
@@ -131,7 +131,6 @@ func (s *Store) closeOnce() error {
 	}
 	s.commit.Unlock()
 	close(s.lost)
-	s.notes.close()
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("solo: closing: %w", err)
 	}
@@ -182,7 +181,12 @@ func (s *Store) view(ctx context.Context, f func(*bbolt.Tx) error) error {
 
 // Changes returns the notes after the given one, waiting until there is one.
 func (s *Store) Changes(ctx context.Context, after int64) ([]meta.Note, error) {
-	return s.notes.after(ctx, after)
+	select {
+	case <-s.lost:
+		return nil, meta.ErrClosed
+	default:
+		return s.notes.Changes(ctx, after, s.lost)
+	}
 }
 
 func getUint64(b *bbolt.Bucket, key []byte) uint64 {

@@ -126,20 +126,3 @@ func TestClosed(t *testing.T) {
 		t.Errorf("Commit = %v", err)
 	}
 }
-
-func TestSlowReaderOfNotesSeesAGap(t *testing.T) {
-	ctx := context.Background()
-	var n notes
-	n.begin(7)
-	for range 2*keepNotes + 1 {
-		n.add(meta.Note{Brokers: true})
-	}
-	gap := (*meta.ErrGap)(nil)
-	if _, err := n.after(ctx, 7); !errors.As(err, &gap) || gap.Last != 7+2*keepNotes+1 {
-		t.Fatalf("too far behind: %v", err)
-	}
-	list, err := n.after(ctx, gap.Last-keepNotes)
-	if err != nil || len(list) != keepNotes || list[0].Number != gap.Last-keepNotes+1 {
-		t.Fatalf("%d behind: %d notes, %v", keepNotes, len(list), err)
-	}
-}

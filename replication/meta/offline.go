@@ -1,0 +1,116 @@
+package meta
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// Offline is what a broker gives up (S7): partitions whose replica here doesn't
+// hold, whatever the registration says.
+type Offline struct {
+	Broker     int32
+	Partitions map[TopicID][]int32 // sorted
+	// Draining is the broker epoch that ends with the draining under way, 0 for none.
+	Draining int64
+	Version  int32
+	Rev      int64
+}
+
+// Lost names a partition that a broker gives up.
+type Lost struct {
+	Topic     TopicID
+	Partition int32
+}
+
+type offlineJSON struct {
+	Version    int                `json:"version"`
+	Partitions map[string][]int32 `json:"partitions"`
+	Draining   int64              `json:"draining,omitempty"`
+}
+
+// Add lists further partitions.
+func (o *Offline) Add(lost ...Lost) {
+	if o.Partitions == nil {
+		o.Partitions = make(map[TopicID][]int32)
+	}
+	for _, l := range lost {
+		ps := o.Partitions[l.Topic]
+		if i, found := slices.BinarySearch(ps, l.Partition); !found {
+			o.Partitions[l.Topic] = slices.Insert(ps, i, l.Partition)
+		}
+	}
+}
+
+// Remove takes partitions off the list.
+func (o *Offline) Remove(back ...Lost) {
+	for _, l := range back {
+		ps := o.Partitions[l.Topic]
+		if i, found := slices.BinarySearch(ps, l.Partition); found {
+			ps = slices.Delete(ps, i, i+1)
+			o.Partitions[l.Topic] = ps
+		}
+		if len(ps) == 0 {
+			delete(o.Partitions, l.Topic)
+		}
+	}
+}
+
+// Lists: the partition is given up.
+func (o Offline) Lists(topic TopicID, partition int32) bool {
+	_, found := slices.BinarySearch(o.Partitions[topic], partition)
+	return found
+}
+
+// EncodeOffline is the value of o's node.
+func EncodeOffline(o Offline) []byte {
+	j := offlineJSON{Version: 1, Partitions: make(map[string][]int32), Draining: o.Draining}
+	for id, ps := range o.Partitions {
+		j.Partitions[id.String()] = ps
+	}
+	return encode(j)
+}
+
+// DecodeOffline reads what a broker gives up.
+func DecodeOffline(broker int32, n Node) (Offline, error) {
+	what := "offline list of broker " + itoa(broker)
+	var j offlineJSON
+	if err := decode(what, n.Value, &j); err != nil {
+		return Offline{}, err
+	}
+	o := Offline{Broker: broker, Draining: j.Draining, Version: n.Version, Rev: n.Rev}
+	for key, ps := range j.Partitions {
+		id, err := ParseTopicID(key)
+		if err != nil {
+			return Offline{}, malformed(what, "topic id %.40q", key)
+		}
+		for _, p := range ps {
+			if p < 0 {
+				return Offline{}, malformed(what, "partition %d", p)
+			}
+			o.Add(Lost{id, p})
+		}
+	}
+	return o, nil
+}
+
+// LoadOffline reads what a broker gives up; nothing, Missing, if it never did.
+func LoadOffline(ctx context.Context, s Store, broker int32) (Offline, error) {
+	n, err := s.Get(ctx, OfflinePath(broker))
+	if errors.Is(err, ErrNotFound) {
+		return Offline{Broker: broker, Version: Missing}, nil
+	}
+	if err != nil {
+		return Offline{}, err
+	}
+	return DecodeOffline(broker, n)
+}
+
+// SetOffline writes what a broker gives up over the version that o names. The
+// broker's own fence goes with it.
+func SetOffline(o Offline) Write {
+	return Write{
+		Ops:  []Op{createOrSet(OfflinePath(o.Broker), EncodeOffline(o), o.Version)},
+		Note: Note{Brokers: true},
+	}
+}

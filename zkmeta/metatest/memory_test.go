@@ -1,0 +1,17 @@
+package metatest
+
+import (
+	"testing"
+
+	"firn/replication/meta"
+)
+
+func TestMemory(t *testing.T) {
+	Run(t, func(*testing.T) Harness {
+		tree := meta.NewMemory()
+		return Harness{
+			Begin: func() meta.Store { return tree.Begin() },
+			End:   func(s meta.Store) { s.(*meta.MemorySession).End() },
+		}
+	})
+}
