@@ -148,6 +148,11 @@ func (m *measured) Delete(ctx context.Context, key string) error {
 	return err
 }
 
+// AbortIncomplete is not counted: it happens once a sweep.
+func (m *measured) AbortIncomplete(ctx context.Context, prefix string, keep func(string) bool) (int, error) {
+	return AbortIncomplete(ctx, m.store, prefix, keep)
+}
+
 type measuredStream struct {
 	io.ReadCloser
 	bytes prometheus.Counter

@@ -9,34 +9,48 @@ import (
 
 // Times within which an outage of a store shows.
 const (
-	dialTimeout   = 3 * time.Second
-	stallTimeout  = 15 * time.Second // no byte moved either way
-	maxIdlePerSrv = 64
+	dialTimeout  = 3 * time.Second
+	stallTimeout = 15 * time.Second // no byte moved either way
 )
 
-// NewTransport makes the HTTP transport that clients of object stores share: an
-// outage shows within seconds, replies are taken as sent (a proxy's compression
-// would move ranges, D16), and parallel range reads keep their connections.
+// idlePerHost is how many connections wait for the next requests.
+const idlePerHost = 64
+
+// Attempts is how often a client tries a request that may be repeated, and
+// MaxBackoff the longest that it waits in between.
+const (
+	Attempts   = 3
+	MaxBackoff = time.Second
+)
+
+// NewTransport makes the HTTP transport that clients of object stores share.
 func NewTransport() *http.Transport {
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment}
+	Tune(t)
+	return t
+}
+
+// Tune sets what matters in t to a client of an object store: an outage shows
+// within seconds, replies are taken as sent (a proxy's compression would move
+// ranges, D16), and parallel range reads keep their connections.
+func Tune(t *http.Transport) {
 	d := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
-	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := d.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return &watched{Conn: c}, nil
-		},
-		TLSHandshakeTimeout:   5 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		MaxIdleConnsPerHost:   maxIdlePerSrv,
-		IdleConnTimeout:       60 * time.Second,
-		DisableCompression:    true,
-		WriteBufferSize:       64 << 10,
-		ReadBufferSize:        64 << 10,
-		ForceAttemptHTTP2:     false,
+	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &watched{Conn: c}, nil
 	}
+	t.TLSHandshakeTimeout = 5 * time.Second
+	t.ExpectContinueTimeout = time.Second
+	t.MaxIdleConns = 0
+	t.MaxIdleConnsPerHost = idlePerHost
+	t.IdleConnTimeout = stallTimeout
+	t.DisableCompression = true
+	t.ReadBufferSize, t.WriteBufferSize = 64<<10, 64<<10
+	// HTTP/2 would put all of a reader's parallel GETs on one connection.
+	t.ForceAttemptHTTP2 = false
 }
 
 // watched fails a connection on which nothing has moved for stallTimeout. A

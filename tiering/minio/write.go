@@ -1,0 +1,194 @@
+package minio
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"firn/tiering/objstore"
+)
+
+// crcHeader carries the checksum that the store compares with what it received.
+const crcHeader = "x-amz-checksum-crc32c"
+
+func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int64) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return err
+	}
+	switch {
+	case size < 0:
+		return fmt.Errorf("minio: put %s: negative size %d", key, size)
+	case size > objstore.SinglePut:
+		return s.putParts(ctx, key, body, size)
+	}
+	return mapped("put", key, s.put(ctx, s.client, key, body, size, minio.PutObjectOptions{}))
+}
+
+// conflicts is how often a conditional write is tried against others.
+const conflicts = 5
+
+func (s *Store) Create(ctx context.Context, key string, value []byte) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return err
+	}
+	var o minio.PutObjectOptions
+	o.SetMatchETagExcept("*")
+	return s.putIf(ctx, "create", key, value, o)
+}
+
+func (s *Store) Swap(ctx context.Context, key string, old, value []byte) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return err
+	}
+	body, info, _, err := s.client.GetObject(ctx, s.bucket, s.prefix+key, minio.GetObjectOptions{})
+	if err != nil {
+		return mapped("swap", key, err)
+	}
+	defer body.Close()
+	have, err := io.ReadAll(io.LimitReader(body, objstore.MaxSwap+1))
+	if err != nil {
+		return mapped("swap", key, err)
+	}
+	if !bytes.Equal(have, old) {
+		return fmt.Errorf("minio: swap %s: %w", key, objstore.ErrChanged)
+	}
+	var o minio.PutObjectOptions
+	o.SetMatchETag(info.ETag)
+	err = s.putIf(ctx, "swap", key, value, o)
+	if errors.Is(err, objstore.ErrExists) {
+		return fmt.Errorf("minio: swap %s: %w", key, objstore.ErrChanged)
+	}
+	return err
+}
+
+// putIf makes a conditional write. It is sent once, for the answer to a
+// repetition would not tell who wrote; but a conflict was surely not written.
+func (s *Store) putIf(ctx context.Context, op, key string, value []byte, o minio.PutObjectOptions) error {
+	for try := 1; ; try++ {
+		err := mapped(op, key, s.put(ctx, s.single, key, bytes.NewReader(value), int64(len(value)), o))
+		if !errors.Is(err, objstore.ErrConflict) || try == conflicts {
+			return err
+		}
+		select {
+		case <-time.After(time.Duration(try) * 50 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// put sends one PUT. The body can be sought, so a repetition reads it again.
+func (s *Store) put(ctx context.Context, client minio.Core, key string, body io.ReaderAt, size int64, o minio.PutObjectOptions) error {
+	if s.unsigned {
+		sum, err := checksum(body, size)
+		if err != nil {
+			return err
+		}
+		o.DisableContentSha256 = true
+		o.UserMetadata = map[string]string{crcHeader: sum}
+	}
+	_, err := client.PutObject(ctx, s.bucket, s.prefix+key, io.NewSectionReader(body, 0, size), size, "", "", o)
+	return err
+}
+
+// putParts uploads an object in parts, all of it or nothing.
+func (s *Store) putParts(ctx context.Context, key string, body io.ReaderAt, size int64) error {
+	full := s.prefix + key
+	var o minio.PutObjectOptions
+	if s.unsigned {
+		o.UserMetadata = map[string]string{"X-Amz-Checksum-Algorithm": "CRC32C"}
+	}
+	upload, err := s.client.NewMultipartUpload(ctx, s.bucket, full, o)
+	if err != nil {
+		return mapped("begin the upload of", key, err)
+	}
+	parts := make([]minio.CompletePart, objstore.NumParts(size))
+	err = objstore.Parts(ctx, body, size, func(ctx context.Context, num int, part *io.SectionReader) error {
+		p, err := s.putPart(ctx, full, upload, num, part)
+		parts[num-1] = p
+		return mapped(fmt.Sprintf("put part %d of", num), key, err)
+	})
+	if err == nil {
+		_, err = s.client.CompleteMultipartUpload(ctx, s.bucket, full, upload, parts, minio.PutObjectOptions{})
+		err = mapped("finish the upload of", key, err)
+	}
+	if err != nil {
+		s.abort(ctx, full, upload)
+	}
+	return err
+}
+
+func (s *Store) putPart(ctx context.Context, full, upload string, num int, part *io.SectionReader) (minio.CompletePart, error) {
+	var o minio.PutObjectPartOptions
+	c := minio.CompletePart{PartNumber: num}
+	if s.unsigned {
+		sum, err := checksum(part, part.Size())
+		if err != nil {
+			return c, err
+		}
+		o.DisableContentSha256 = true
+		o.CustomHeader = http.Header{crcHeader: {sum}}
+		c.ChecksumCRC32C = sum
+	}
+	p, err := s.client.PutObjectPart(ctx, s.bucket, full, upload, num, part, part.Size(), o)
+	c.ETag = p.ETag
+	return c, err
+}
+
+// abort removes the parts of a failed upload; the caller's ctx may be over.
+func (s *Store) abort(ctx context.Context, full, upload string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return s.client.AbortMultipartUpload(ctx, s.bucket, full, upload)
+}
+
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return err
+	}
+	err := mapped("delete", key, s.client.RemoveObject(ctx, s.bucket, s.prefix+key, minio.RemoveObjectOptions{}))
+	if errors.Is(err, objstore.ErrNotFound) {
+		return nil // some stores answer so
+	}
+	return err
+}
+
+// AbortIncomplete finds nothing on a MinIO, which lists unfinished uploads only
+// by their whole key, and removes them by itself after a day.
+func (s *Store) AbortIncomplete(ctx context.Context, prefix string, keep func(key string) bool) (int, error) {
+	n := 0
+	list, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the listing
+	for u := range s.client.ListIncompleteUploads(list, s.bucket, s.prefix+prefix, true) {
+		if u.Err != nil {
+			return n, mapped("list uploads of", prefix, u.Err)
+		}
+		key, ok := strings.CutPrefix(u.Key, s.prefix)
+		if !ok || keep(key) {
+			continue
+		}
+		if err := s.abort(ctx, u.Key, u.UploadID); err != nil {
+			return n, mapped("abort the upload of", key, err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+// checksum is the CRC32C of a body as S3 wants it.
+func checksum(body io.ReaderAt, size int64) (string, error) {
+	crc, err := objstore.CRC32C(body, size)
+	if err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc)), nil
+}

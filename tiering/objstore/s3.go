@@ -1,0 +1,131 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// What the clients of S3's protocol share: the meaning of its errors and of its
+// replies. Each client library has types of its own for both.
+
+// ErrNoBucket: the bucket does not exist. It is not ErrNotFound: no object of
+// ours is lost by a wrong URL.
+var ErrNoBucket = errors.New("objstore: no such bucket")
+
+// ErrConflict: another conditional write of the key was under way, and this one
+// was not made.
+var ErrConflict = errors.New("objstore: conflicting write under way")
+
+// S3Meaning is what an error code and HTTP status of S3 mean to callers of a
+// Store; nil for an outage. Credentials that have expired and a clock that
+// differs are outages (D19): they pass without anybody changing a policy.
+func S3Meaning(status int, code string) error {
+	switch code {
+	case "NoSuchBucket":
+		return ErrNoBucket
+	case "NoSuchKey", "NoSuchVersion":
+		return ErrNotFound
+	case "InvalidRange":
+		return ErrRange
+	case "PreconditionFailed":
+		return ErrExists
+	case "ConditionalRequestConflict", "OperationAborted":
+		return ErrConflict
+	case "NotImplemented", "MethodNotAllowed":
+		return errors.ErrUnsupported
+	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestTimeTooSkewed", "RequestExpired",
+		"NoSuchUpload", "SlowDown", "ServerNotInitialized", "XMinioServerNotInitialized":
+		return nil
+	}
+	switch status {
+	case http.StatusNotFound:
+		return ErrNotFound
+	case http.StatusRequestedRangeNotSatisfiable:
+		return ErrRange
+	case http.StatusPreconditionFailed:
+		return ErrExists
+	case http.StatusConflict:
+		return ErrConflict
+	case http.StatusNotImplemented, http.StatusMethodNotAllowed:
+		return errors.ErrUnsupported
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return ErrDenied
+	}
+	return nil
+}
+
+// RangeHeader asks for n bytes from off; "" for the whole object.
+func RangeHeader(off, n int64) string {
+	switch {
+	case off == 0 && n < 0:
+		return ""
+	case n < 0:
+		return fmt.Sprintf("bytes=%d-", off)
+	}
+	return fmt.Sprintf("bytes=%d-%d", off, off+n-1)
+}
+
+// Reply is the head of the answer to a range GET.
+type Reply struct {
+	ContentRange    string
+	ContentLength   int64 // -1 if unknown
+	ContentEncoding string
+}
+
+// Check tells how many bytes to take from the stream of a reply to n bytes from
+// off, -1 for all there are. It refuses the reply that is not what was asked
+// for (D16): another range, the whole object in place of the middle of it, a
+// body that somebody on the way has compressed.
+func (r Reply) Check(off, n int64) (int64, error) {
+	switch strings.ToLower(r.ContentEncoding) {
+	case "", "identity", "aws-chunked":
+	default:
+		return 0, fmt.Errorf("reply is encoded as %q on the way", r.ContentEncoding)
+	}
+	if off == 0 && n < 0 {
+		return r.ContentLength, nil
+	}
+	if r.ContentRange == "" {
+		if off == 0 && (r.ContentLength < 0 || r.ContentLength >= n) {
+			return n, nil // the whole object begins with the range
+		}
+		return 0, fmt.Errorf("store ignored the range: it sent the whole object")
+	}
+	var first, last int64
+	var total string
+	if _, err := fmt.Sscanf(r.ContentRange, "bytes %d-%d/%s", &first, &last, &total); err != nil {
+		return 0, fmt.Errorf("unreadable Content-Range %q", r.ContentRange)
+	}
+	toEnd := total == fmt.Sprint(last+1)
+	got := last - first + 1
+	switch {
+	case first != off || got <= 0:
+		return 0, fmt.Errorf("asked for bytes from %d, store sent %q", off, r.ContentRange)
+	case n < 0 && !toEnd && total != "*":
+		return 0, fmt.Errorf("asked for all bytes from %d, store sent %q", off, r.ContentRange)
+	case n < 0:
+		return got, nil
+	case got < n && toEnd:
+		return 0, fmt.Errorf("asked for %d bytes from %d, there are %s in all: %w", n, off, total, ErrRange)
+	}
+	return n, nil // should it send fewer, the stream ends in an error
+}
+
+// Aborter is what a Store has that uploads large objects in parts: a process
+// that dies leaves parts behind, which cost and which no list shows (D18).
+type Aborter interface {
+	// AbortIncomplete ends the unfinished uploads of keys that start with
+	// prefix, but for those that keep wants kept, and returns how many.
+	AbortIncomplete(ctx context.Context, prefix string, keep func(key string) bool) (int, error)
+}
+
+// AbortIncomplete is s.AbortIncomplete where s has it.
+func AbortIncomplete(ctx context.Context, s Store, prefix string, keep func(key string) bool) (int, error) {
+	if a, ok := s.(Aborter); ok {
+		return a.AbortIncomplete(ctx, prefix, keep)
+	}
+	return 0, nil
+}

@@ -1,0 +1,105 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"firn/tiering/objstore"
+)
+
+func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
+	if err := objstore.CheckKey(key); err != nil {
+		return nil, err
+	}
+	if off < 0 {
+		return nil, fmt.Errorf("s3: get %s: from %d: %w", key, off, objstore.ErrRange)
+	}
+	if n == 0 {
+		return s.empty(ctx, key)
+	}
+	in := &s3.GetObjectInput{Bucket: &s.bucket, Key: s.full(key)}
+	if h := objstore.RangeHeader(off, n); h != "" {
+		in.Range = &h
+	}
+	out, err := s.client.GetObject(ctx, in)
+	if err != nil {
+		return nil, mapped("get", key, err)
+	}
+	r := objstore.Reply{
+		ContentRange:    aws.ToString(out.ContentRange),
+		ContentLength:   -1,
+		ContentEncoding: aws.ToString(out.ContentEncoding),
+	}
+	if out.ContentLength != nil {
+		r.ContentLength = *out.ContentLength
+	}
+	n, err = r.Check(off, n)
+	if err != nil {
+		out.Body.Close()
+		return nil, fmt.Errorf("s3: get %s: %w", key, err)
+	}
+	return objstore.Exact(out.Body, n), nil
+}
+
+// empty answers a Get of no bytes: it tells whether the object is there.
+// S3 has no such range, so it asks for a byte.
+func (s *Store) empty(ctx context.Context, key string) (io.ReadCloser, error) {
+	r, err := s.GetRange(ctx, key, 0, 1)
+	switch {
+	case err == nil:
+		r.Close()
+	case !errors.Is(err, objstore.ErrRange):
+		return nil, err
+	}
+	return http.NoBody, nil
+}
+
+func (s *Store) List(ctx context.Context, prefix string, yield func(objstore.Object) error) error {
+	pages := s3.NewListObjectsV2Paginator(s.client, &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: s.full(prefix)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return mapped("list", prefix, err)
+		}
+		for _, o := range page.Contents {
+			key, ok := strings.CutPrefix(aws.ToString(o.Key), s.prefix)
+			if !ok || key == "" || strings.HasSuffix(key, "/") {
+				continue // a console's "folder" is no object of ours
+			}
+			err := yield(objstore.Object{Key: key, Size: aws.ToInt64(o.Size), ModTime: aws.ToTime(o.LastModified).UnixMilli()})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (s *Store) AbortIncomplete(ctx context.Context, prefix string, keep func(key string) bool) (int, error) {
+	n := 0
+	pages := s3.NewListMultipartUploadsPaginator(s.client, &s3.ListMultipartUploadsInput{Bucket: &s.bucket, Prefix: s.full(prefix)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return n, mapped("list uploads of", prefix, err)
+		}
+		for _, u := range page.Uploads {
+			key, ok := strings.CutPrefix(aws.ToString(u.Key), s.prefix)
+			if !ok || keep(key) {
+				continue
+			}
+			if err := s.abort(ctx, u.Key, u.UploadId); err != nil {
+				return n, mapped("abort the upload of", key, err)
+			}
+			n++
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,186 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"firn/tiering/objstore"
+)
+
+func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int64) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return err
+	}
+	switch {
+	case size < 0:
+		return fmt.Errorf("s3: put %s: negative size %d", key, size)
+	case size > objstore.SinglePut:
+		return s.putParts(ctx, key, body, size)
+	}
+	return mapped("put", key, s.put(ctx, &s3.PutObjectInput{Key: s.full(key)}, body, size))
+}
+
+// conflicts is how often a conditional write is tried against others.
+const conflicts = 5
+
+func (s *Store) Create(ctx context.Context, key string, value []byte) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return err
+	}
+	return s.putIf(ctx, "create", key, value, func(in *s3.PutObjectInput) { in.IfNoneMatch = aws.String("*") })
+}
+
+func (s *Store) Swap(ctx context.Context, key string, old, value []byte) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return err
+	}
+	got, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.full(key)})
+	if err != nil {
+		return mapped("swap", key, err)
+	}
+	defer got.Body.Close()
+	have, err := io.ReadAll(io.LimitReader(got.Body, objstore.MaxSwap+1))
+	if err != nil {
+		return mapped("swap", key, err)
+	}
+	if !bytes.Equal(have, old) {
+		return fmt.Errorf("s3: swap %s: %w", key, objstore.ErrChanged)
+	}
+	err = s.putIf(ctx, "swap", key, value, func(in *s3.PutObjectInput) { in.IfMatch = got.ETag })
+	if errors.Is(err, objstore.ErrExists) {
+		return fmt.Errorf("s3: swap %s: %w", key, objstore.ErrChanged)
+	}
+	return err
+}
+
+// putIf makes a conditional write. It is sent once, for the answer to a
+// repetition would not tell who wrote; but a conflict was surely not written.
+func (s *Store) putIf(ctx context.Context, op, key string, value []byte, condition func(*s3.PutObjectInput)) error {
+	for try := 1; ; try++ {
+		in := &s3.PutObjectInput{Key: s.full(key)}
+		condition(in)
+		err := mapped(op, key, s.put(ctx, in, bytes.NewReader(value), int64(len(value)), once))
+		if !errors.Is(err, objstore.ErrConflict) || try == conflicts {
+			return err
+		}
+		select {
+		case <-time.After(time.Duration(try) * 50 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *Store) put(ctx context.Context, in *s3.PutObjectInput, body io.ReaderAt, size int64, opts ...func(*s3.Options)) error {
+	in.Bucket = &s.bucket
+	in.Body = io.NewSectionReader(body, 0, size)
+	in.ContentLength = &size
+	in.ContentType = aws.String("application/octet-stream")
+	if s.unsigned {
+		sum, err := checksum(body, size)
+		if err != nil {
+			return err
+		}
+		in.ChecksumCRC32C = &sum
+		opts = append(opts, unsigned)
+	}
+	_, err := s.client.PutObject(ctx, in, opts...)
+	return err
+}
+
+// putParts uploads an object in parts, all of it or nothing.
+func (s *Store) putParts(ctx context.Context, key string, body io.ReaderAt, size int64) error {
+	in := &s3.CreateMultipartUploadInput{Bucket: &s.bucket, Key: s.full(key), ContentType: aws.String("application/octet-stream")}
+	if s.unsigned {
+		in.ChecksumAlgorithm = types.ChecksumAlgorithmCrc32c
+	}
+	up, err := s.client.CreateMultipartUpload(ctx, in)
+	if err != nil {
+		return mapped("begin the upload of", key, err)
+	}
+	parts := make([]types.CompletedPart, objstore.NumParts(size))
+	err = objstore.Parts(ctx, body, size, func(ctx context.Context, num int, part *io.SectionReader) error {
+		p, err := s.putPart(ctx, key, up.UploadId, int32(num), part)
+		parts[num-1] = p
+		return err
+	})
+	if err == nil {
+		_, err = s.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+			Bucket: &s.bucket, Key: s.full(key), UploadId: up.UploadId,
+			MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+		})
+		err = mapped("finish the upload of", key, err)
+	}
+	if err != nil {
+		s.abort(ctx, s.full(key), up.UploadId)
+	}
+	return err
+}
+
+func (s *Store) putPart(ctx context.Context, key string, upload *string, num int32, part *io.SectionReader) (types.CompletedPart, error) {
+	size := part.Size()
+	in := &s3.UploadPartInput{Bucket: &s.bucket, Key: s.full(key), UploadId: upload, PartNumber: &num, Body: part, ContentLength: &size}
+	var opts []func(*s3.Options)
+	if s.unsigned {
+		sum, err := checksum(part, size)
+		if err != nil {
+			return types.CompletedPart{}, mapped("put", key, err)
+		}
+		in.ChecksumCRC32C = &sum
+		opts = append(opts, unsigned)
+	}
+	out, err := s.client.UploadPart(ctx, in, opts...)
+	if err != nil {
+		return types.CompletedPart{}, mapped(fmt.Sprintf("put part %d of", num), key, err)
+	}
+	return types.CompletedPart{ETag: out.ETag, PartNumber: &num, ChecksumCRC32C: in.ChecksumCRC32C}, nil
+}
+
+// abort removes the parts of a failed upload; the caller's ctx may be over.
+func (s *Store) abort(ctx context.Context, key, upload *string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	_, err := s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &s.bucket, Key: key, UploadId: upload})
+	return err
+}
+
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := objstore.CheckKey(key); err != nil {
+		return err
+	}
+	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.full(key)})
+	if err = mapped("delete", key, err); errors.Is(err, objstore.ErrNotFound) {
+		return nil // some stores answer so
+	}
+	return err
+}
+
+// unsigned sends the payload without signing it; its CRC32C goes along.
+func unsigned(o *s3.Options) {
+	o.APIOptions = append(o.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
+}
+
+// checksum is the CRC32C of a body as S3 wants it.
+func checksum(body io.ReaderAt, size int64) (string, error) {
+	crc, err := objstore.CRC32C(body, size)
+	if err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc)), nil
+}
+
+func (s *Store) full(key string) *string {
+	k := s.prefix + key
+	return &k
+}
