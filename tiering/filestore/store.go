@@ -75,10 +75,7 @@ func Open(c Config) (*Store, error) {
 	case errors.Is(err, fs.ErrNotExist) && !c.Create:
 		return nil, fmt.Errorf("%w: %s", ErrNoDir, dir)
 	case errors.Is(err, fs.ErrNotExist):
-		if err := s.fs.MkdirAll(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("filestore: %w", err)
-		}
-		if err := s.fs.SyncDir(filepath.Dir(dir)); err != nil {
+		if err := s.makeRoot(); err != nil {
 			return nil, fmt.Errorf("filestore: %w", err)
 		}
 	case err != nil:
@@ -87,6 +84,29 @@ func Open(c Config) (*Store, error) {
 	_, err = s.fs.Stat(filepath.Join(dir, tmpName))
 	s.mu.marked = err == nil
 	return s, nil
+}
+
+// makeRoot makes the directory and what is missing above it.
+func (s *Store) makeRoot() error {
+	exists := filepath.Dir(s.dir)
+	for exists != filepath.Dir(exists) {
+		if _, err := s.fs.Stat(exists); err == nil {
+			break
+		}
+		exists = filepath.Dir(exists)
+	}
+	if err := s.fs.MkdirAll(s.dir, 0o755); err != nil {
+		return err
+	}
+	for d := filepath.Dir(s.dir); len(d) >= len(exists); d = filepath.Dir(d) {
+		if err := s.fs.SyncDir(d); err != nil {
+			return err
+		}
+		if d == exists {
+			break
+		}
+	}
+	return nil
 }
 
 // Close gives back the lock of this store's temporary files.
