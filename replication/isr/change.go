@@ -20,7 +20,7 @@ func Shrunk(s meta.PartitionState, r Rules, leave ...int32) meta.PartitionState 
 		}
 	}
 	s.ISR = keep
-	if len(keep) < r.need() {
+	if !r.Enough(len(keep)) {
 		s.Eligible = without(s.Eligible, gone)
 		s.Eligible = append(s.Eligible, gone...)
 	}
@@ -32,7 +32,7 @@ func Shrunk(s meta.PartitionState, r Rules, leave ...int32) meta.PartitionState 
 func Grown(s meta.PartitionState, r Rules, join ...meta.Member) meta.PartitionState {
 	s.ISR = append(without(s.ISR, join), join...)
 	s.Eligible = without(s.Eligible, join)
-	if len(s.ISR) >= r.need() {
+	if r.Enough(len(s.ISR)) {
 		s.Eligible = nil
 	}
 	return s
@@ -42,7 +42,7 @@ func Grown(s meta.PartitionState, r Rules, join ...meta.Member) meta.PartitionSt
 // more than the ISR has: the write that the leader makes at once when
 // min.insync.replicas or the number of replicas falls (R1). ok: it is needed.
 func Cleared(s meta.PartitionState, r Rules) (next meta.PartitionState, ok bool) {
-	if len(s.Eligible) == 0 || len(s.ISR) < r.need() {
+	if len(s.Eligible) == 0 || !r.Enough(len(s.ISR)) {
 		return s, false
 	}
 	s.Eligible = nil

@@ -18,6 +18,9 @@ type Rules struct {
 // fewer replicas than min.insync.replicas needs all of those that it has.
 func (r Rules) need() int { return max(1, min(r.MinInsync, max(1, r.Replicas))) }
 
+// Enough: n in sync are enough for anything to be committed.
+func (r Rules) Enough(n int) bool { return n >= r.need() }
+
 // Tracker follows the replicas of one partition for its leader.
 type Tracker struct {
 	rules Rules
@@ -97,7 +100,7 @@ func (t *Tracker) Fetched(m meta.Member, end int64) {
 func (t *Tracker) HighWatermark() int64 { return t.hw }
 
 // Enough: the ISR is large enough for acks=all.
-func (t *Tracker) Enough() bool { return len(t.state.ISR) >= t.rules.need() }
+func (t *Tracker) Enough() bool { return t.rules.Enough(len(t.state.ISR)) }
 
 // State is the state as last read back.
 func (t *Tracker) State() meta.PartitionState { return t.state }

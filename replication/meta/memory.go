@@ -40,8 +40,8 @@ type MemorySession struct {
 	id   int64
 	// begun: the session has been told its gap. Until then no number counts.
 	begun atomic.Bool
-	lost chan struct{}
-	end  func()
+	lost  chan struct{}
+	end   func()
 }
 
 var _ Store = (*MemorySession)(nil)

@@ -129,7 +129,8 @@ func CheckState(topic string, partition, version int32) Op {
 // ChangeState writes a partition's state. With it are checked: the state's
 // version, that the topic exists, and that each member of the ISR is registered
 // with the broker epoch named (R4); the writer adds its fence. It is an error to
-// name a member in another registration than the writer knows.
+// name a member in another registration than the writer knows. "Leader none"
+// leaves the ISR as it is, registered or not.
 func ChangeState(c StateChange) (Write, error) {
 	w := Write{
 		Checks: make([]Op, 0, 1+2*len(c.State.ISR)),
@@ -137,6 +138,9 @@ func ChangeState(c StateChange) (Write, error) {
 	}
 	w.Checks = append(w.Checks, CheckTopic(c.ID))
 	for _, m := range c.State.ISR {
+		if c.State.Leader == NoLeader {
+			break
+		}
 		r, ok := c.Registrations[m.ID]
 		if !ok || r.Epoch != m.Epoch {
 			return Write{}, fmt.Errorf("meta: state of %s-%d: broker %d is not registered in epoch %d", c.Topic, c.Partition, m.ID, m.Epoch)

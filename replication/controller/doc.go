@@ -1,0 +1,26 @@
+// Package controller makes the cluster's decisions: who leads which partition.
+// Decide is pure: from a picture of the cluster to the states that partitions
+// should have. Controller is the thin loop around it: it campaigns, keeps the
+// picture current by the change notes, and writes what was decided. It knows no
+// log, no network and no protocol.
+//
+// # An election (R4, R6)
+//
+// A leader stands as long as its broker is registered in the very registration
+// that the state names, and has not given the partition up (S7). Otherwise the
+// epoch is raised, and
+//
+//  1. the first replica that is in the ISR, registered, and still holds what it
+//     was counted for, leads; the ISR keeps those of whom that is true;
+//  2. else the first such eligible member leads, alone in the ISR;
+//  3. else, where the topic allows unclean elections, the first live replica;
+//  4. else, when all who might have what was committed are back and only one
+//     ever was, that one: it has what there is left to have;
+//  5. else nobody leads, and nothing else changes.
+//
+// 3 and 4 are unclean: they are counted, and may have lost records.
+//
+// Every write is fenced by the controller epoch and checks what it rests on, so
+// that a decision on an old picture is refused, not obeyed. A crash between two
+// writes leaves the rest to the next controller, who decides from what it reads.
+package controller
