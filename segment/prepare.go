@@ -1,0 +1,93 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+
+	"firn/segment/batch"
+)
+
+// prepare checks what comes to be appended as leader, without the log's lock.
+// Where the topic wants another compression it returns new bytes.
+func prepare(b []byte, o AppendOptions, opts *Options) ([]byte, error) {
+	if len(b) == 0 {
+		return nil, fmt.Errorf("%w: no batch", ErrInvalidRecord)
+	}
+	codec, reencode := opts.Compression.Codec()
+	change := false
+	for rest := b; len(rest) > 0; {
+		bt, r, err := batch.Next(rest)
+		if err != nil {
+			return nil, wrapBatch(err)
+		}
+		if err := checkBatch(bt, o, opts); err != nil {
+			return nil, err
+		}
+		change = change || reencode && bt.Codec() != codec && !bt.IsControl()
+		rest = r
+	}
+	if !change {
+		return b, nil
+	}
+	return recompress(b, codec, opts)
+}
+
+func checkBatch(b batch.Batch, o AppendOptions, opts *Options) error {
+	if len(b) > opts.MaxMessageBytes {
+		return fmt.Errorf("%w: %d bytes, %d allowed", ErrTooLarge, len(b), opts.MaxMessageBytes)
+	}
+	if o.Origin == OriginCoordinator {
+		if err := batch.Verify(b); err != nil {
+			return wrapBatch(err)
+		}
+		return nil
+	}
+	if err := batch.VerifyProduced(b); err != nil {
+		return wrapBatch(err)
+	}
+	if b.IsTransactional() {
+		// Until the broker has a coordinator to ask, no transaction is open (E5).
+		return ErrTransactionDenied
+	}
+	return checkTimes(b, o.Now, opts)
+}
+
+// checkTimes refuses timestamps too far from the broker's clock, by the header:
+// records are looked at only where the user has set a bound that an uncompressed
+// batch must prove.
+func checkTimes(b batch.Batch, now int64, opts *Options) error {
+	if opts.TimestampType == batch.LogAppendTime {
+		return nil
+	}
+	if b.TimestampType() == batch.LogAppendTime {
+		return fmt.Errorf("%w: the append time is the broker's to set", ErrInvalidTimestamp)
+	}
+	if t := b.MaxTimestamp(); t >= 0 && t-now > opts.TimestampAfterMaxMs {
+		return fmt.Errorf("%w: %d is more than %d ms after %d", ErrInvalidTimestamp, t, opts.TimestampAfterMaxMs, now)
+	}
+	if opts.TimestampBeforeMaxMs == never {
+		return nil
+	}
+	oldest, err := oldestTime(b)
+	if err != nil {
+		return err
+	}
+	if oldest >= 0 && now-oldest > opts.TimestampBeforeMaxMs {
+		return fmt.Errorf("%w: %d is more than %d ms before %d", ErrInvalidTimestamp, oldest, opts.TimestampBeforeMaxMs, now)
+	}
+	return nil
+}
+
+// wrapBatch gives an error of package batch the meaning that callers branch on.
+func wrapBatch(err error) error {
+	kind := ErrCorrupt
+	switch {
+	case errors.Is(err, batch.ErrOldFormat):
+		kind = ErrUnsupportedFormat
+	case errors.Is(err, batch.ErrUnknownCodec):
+		kind = ErrUnsupportedCodec
+	case errors.Is(err, batch.ErrInvalid):
+		kind = ErrInvalidRecord
+	}
+	return fmt.Errorf("%w: %w", kind, err)
+}

@@ -1,0 +1,391 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"firn/segment/batch"
+	"firn/segment/vfs"
+)
+
+// recoverLocked finds where the log ends after an unclean stop. Everything from
+// the recovery point on is read and verified; what follows the last whole batch
+// is cut off (S1), but never anything below the recovery point, which was flushed
+// and has been damaged since: that quarantines the log (S5).
+func (l *Log) recoverLocked(ls listing, o opening) error {
+	start := time.Now()
+	w := &l.st.mu.snapshot
+	i := 0
+	for i < len(ls.segments)-1 && ls.segments[i].end <= o.recoveryPoint {
+		ls.segments[i].synced.Store(true)
+		i++
+	}
+	r := recovery{l: l, epoch: -1}
+	if err := r.begin(ls, i, o); err != nil {
+		return err
+	}
+	for ; i < len(ls.segments); i++ {
+		s := ls.segments[i]
+		if err := r.scan(s); err != nil {
+			return err
+		}
+		if r.reason == nil && s.end != never && r.next != s.end {
+			r.reason = fmt.Errorf("segment ends at offset %d, the next one begins at %d", r.next, s.end)
+		}
+		if r.reason != nil || s.end == never {
+			break
+		}
+	}
+	w.End = r.next
+	l.dir.metrics.recovered.Add(float64(r.scanned))
+	if r.reason == nil && w.End < o.recoveryPoint && o.known {
+		r.reason = fmt.Errorf("log ends at offset %d", r.next)
+	}
+	if r.next < o.recoveryPoint && o.known {
+		// The log opens all the same: what can be told of it, can be told.
+		l.mu.flushed = r.next
+		return ignore(l.failLocked(ErrQuarantined, fmt.Errorf("damage at offset %d, below the recovery point %d: %w", r.next, o.recoveryPoint, r.reason)))
+	}
+	cut, err := l.cutRecovered(ls, i, r.pos)
+	if err != nil {
+		return err
+	}
+	l.warm.Store(true)
+	for _, s := range w.sealed {
+		if !s.synced.Load() {
+			l.mu.unsynced = append(l.mu.unsynced, s)
+		}
+	}
+	chain := l.chain.Load().upTo(w.End)
+	l.chain.Store(&chain)
+	if cut > 0 {
+		l.dir.metrics.cut.Add(float64(cut))
+		l.log.Warn("log recovered; what followed its last whole batch was cut off", "end", w.End, "cut_bytes", cut,
+			"scanned_bytes", r.scanned, "recovery_point", o.recoveryPoint, "reason", r.reason, "took", time.Since(start))
+	}
+	return nil
+}
+
+// ignore drops an error that the log itself keeps.
+func ignore(error) error { return nil }
+
+// recovery is one scan of a log.
+type recovery struct {
+	l       *Log
+	pos     int64 // in the segment that is being scanned: the end of the last good batch
+	next    int64 // the offset that the next batch begins at, at least
+	epoch   int32
+	scanned int64
+	reason  error // why the scan ended early
+}
+
+// begin sets the place where the scan starts: at the recovery point, as near as
+// the index of the segment that holds it tells.
+func (r *recovery) begin(ls listing, i int, o opening) error {
+	s := ls.segments[i]
+	r.next = s.base
+	x := newIndex(s.base)
+	if o.known && o.recoveryPoint > s.base {
+		h, err := r.l.dir.handles.pin(s)
+		if err != nil {
+			return err
+		}
+		x, r.pos, r.next = r.l.resume(s, h.file, s.size, o.recoveryPoint)
+		h.unpin()
+	}
+	s.index.Store(x)
+	return r.l.openProducers(ls.snapshots, r.next, r.next)
+}
+
+// scan verifies segment s from r.pos on and makes its indexes.
+func (r *recovery) scan(s *segment) error {
+	h, err := r.l.dir.handles.pin(s)
+	if err != nil {
+		return err
+	}
+	defer h.unpin()
+	if r.next == s.base || s.index.Load() == nil {
+		s.index.Store(newIndex(s.base))
+		s.aborted, r.pos = nil, 0
+	} else {
+		s.aborted = r.l.abortedBelow(s, r.next)
+	}
+	from := r.pos
+	interval := r.l.opts.Load().IndexIntervalBytes
+	end, err := scan(h.file, r.pos, s.size, func(b batch.Batch, pos int64) error {
+		if err := batch.Verify(b); err != nil {
+			return err
+		}
+		if err := r.order(s, b); err != nil {
+			return err
+		}
+		r.l.recount(s, b, pos, interval)
+		r.next, r.epoch = b.NextOffset(), b.LeaderEpoch()
+		return nil
+	})
+	r.pos = end
+	r.scanned += end - from
+	if err != nil && !damage(err) {
+		return err
+	}
+	r.reason = err
+	return nil
+}
+
+var errOrder = errors.New("batch out of order")
+
+// order refuses a batch that cannot follow the one before it.
+func (r *recovery) order(s *segment, b batch.Batch) error {
+	switch {
+	case b.BaseOffset() < r.next || b.BaseOffset() < s.base:
+		return fmt.Errorf("%w: offset %d after %d", errOrder, b.BaseOffset(), r.next)
+	case b.LastOffset() >= s.end || b.LastOffset()-s.base > math.MaxInt32:
+		return fmt.Errorf("%w: offset %d in a segment that ends at %d", errOrder, b.LastOffset(), s.end)
+	case b.LeaderEpoch() < r.epoch:
+		return fmt.Errorf("%w: epoch %d after %d", errOrder, b.LeaderEpoch(), r.epoch)
+	}
+	return nil
+}
+
+// damage tells an error of what was read from one of reading.
+func damage(err error) bool {
+	for _, e := range []error{batch.ErrShort, batch.ErrCorrupt, batch.ErrInvalid, batch.ErrUnknownCodec, batch.ErrOldFormat, errOrder, errMarker, io.ErrUnexpectedEOF} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// recount takes note of a batch that is in the log already.
+func (l *Log) recount(s *segment, b batch.Batch, pos int64, interval int) {
+	s.index.Load().add(b.LastOffset(), b.MaxTimestamp(), pos, len(b), interval)
+	if s.firstTime < 0 && pos == 0 {
+		s.firstTime = b.MaxTimestamp()
+	}
+	if chain, changed := l.chain.Load().with(b.LeaderEpoch(), b.BaseOffset()); changed {
+		l.chain.Store(&chain)
+	}
+	l.replayBatch(s, b)
+}
+
+// replayBatch takes note of the producer of a batch that is in the log.
+func (l *Log) replayBatch(s *segment, b batch.Batch) {
+	if !b.HasProducer() {
+		return
+	}
+	p := &l.mu.producers
+	p.begin()
+	if p.note(b, b.BaseOffset(), b.LastOffset(), OriginCoordinator, false) != nil {
+		return // a marker that nobody can read ends no transaction
+	}
+	p.commit()
+	l.st.mu.Lock()
+	var aborted []abortedEntry
+	l.st.mu.decided, aborted = p.decide(l.st.mu.decided, nil)
+	l.st.mu.Unlock()
+	if s != nil && len(aborted) > 0 {
+		s.aborted = append(s.aborted, aborted...)
+		s.hasTxns.Store(true)
+		l.aborts.Store(true)
+	}
+}
+
+// replay takes note of the producers of the batches in [from, to).
+func (l *Log) replay(from, to int64) error {
+	if from >= to {
+		return nil
+	}
+	v := l.st.mu.snapshot
+	for _, s := range append(v.sealed[:len(v.sealed):len(v.sealed)], v.active) {
+		size := s.size
+		if s == v.active {
+			size = v.size
+		}
+		if s.end <= from || s.base >= to {
+			continue
+		}
+		h, err := l.dir.handles.pin(s)
+		if err != nil {
+			return err
+		}
+		_, err = scan(h.file, 0, size, func(b batch.Batch, _ int64) error {
+			if b.BaseOffset() >= to {
+				return io.EOF
+			}
+			if b.LastOffset() >= from {
+				l.replayBatch(nil, b)
+			}
+			return nil
+		})
+		h.unpin()
+		if err != nil && !errors.Is(err, io.EOF) && !damage(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// cutRecovered makes segment i, cut at pos, the active one, and returns how many
+// bytes that took off.
+func (l *Log) cutRecovered(ls listing, i int, pos int64) (cut int64, err error) {
+	s := ls.segments[i]
+	cut = s.size - pos
+	var later []*segment // the last one first: what a crash leaves ends earlier
+	for _, o := range ls.segments[i+1:] {
+		cut += o.size
+		l.dir.handles.drop(o)
+		later = append([]*segment{o}, later...)
+	}
+	if err := l.removeSegments(later); err != nil {
+		return 0, err
+	}
+	if s.size > pos {
+		h, err := l.dir.handles.pin(s)
+		if err != nil {
+			return 0, err
+		}
+		defer h.unpin()
+		if err := l.removeIndexes(s); err != nil {
+			return 0, err
+		}
+		if err := h.file.Truncate(pos); err != nil {
+			return 0, err
+		}
+		// Else the bytes could come back behind what is appended here.
+		if err := h.file.Sync(); err != nil {
+			return 0, err
+		}
+	}
+	s.size, s.end = pos, never
+	s.synced.Store(false)
+	w := &l.st.mu.snapshot
+	w.view = &view{sealed: ls.segments[:i:i], active: s}
+	w.size = pos
+	return cut, nil
+}
+
+// resume loads the index of s as far as it is surely right and not above offset
+// upTo: up to an entry whose batch lies where it says, whole. It returns where
+// the batches go on that the index does not know.
+func (l *Log) resume(s *segment, f vfs.File, size, upTo int64) (x *index, pos, next int64) {
+	x, err := l.readIndex(s, size)
+	if err != nil {
+		return newIndex(s.base), 0, s.base
+	}
+	n := x.offsets.search(x.offsets.Len(), func(e offsetEntry) bool { return s.base+int64(e.Rel) >= upTo })
+	if n == 0 {
+		return newIndex(s.base), 0, s.base
+	}
+	e := x.offsets.At(n - 1)
+	var found batch.Batch
+	_, err = scan(f, int64(e.Pos), size, func(b batch.Batch, _ int64) error {
+		found = b
+		return io.EOF
+	})
+	if !errors.Is(err, io.EOF) || batch.Verify(found) != nil || found.LastOffset() != s.base+int64(e.Rel) {
+		return newIndex(s.base), 0, s.base
+	}
+	x.cut(n)
+	x.sinceEntry = len(found)
+	if h, err := header(f, 0, size); err == nil {
+		s.firstTime = h.MaxTimestamp()
+	}
+	return x, int64(e.Pos) + int64(len(found)), found.NextOffset()
+}
+
+// header reads the header of the batch at pos.
+func header(f vfs.File, pos, size int64) (batch.Batch, error) {
+	if size-pos < batch.HeaderSize {
+		return nil, batch.ErrShort
+	}
+	b := make(batch.Batch, batch.HeaderSize)
+	if err := readFull(f, b, pos); err != nil {
+		return nil, err
+	}
+	if _, err := batch.Peek(b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// rebuildEpochs makes the epoch chain from the headers of the batches. A segment
+// whose successor begins in the epoch that it begins in is skipped: epochs only
+// rise. Epochs without a record are lost, which harms nobody.
+func (l *Log) rebuildEpochs(ls listing) (epochs, error) {
+	first := make([]int32, len(ls.segments))
+	for i, s := range ls.segments {
+		first[i] = -1
+		if s.size == 0 {
+			continue
+		}
+		h, err := l.dir.handles.pin(s)
+		if err != nil {
+			return nil, err
+		}
+		if b, err := header(h.file, 0, s.size); err == nil {
+			first[i] = b.LeaderEpoch()
+		}
+		h.unpin()
+	}
+	var chain epochs
+	for i, s := range ls.segments {
+		if s.size == 0 || i+1 < len(first) && first[i] == first[i+1] && first[i] == chain.latest() {
+			continue
+		}
+		h, err := l.dir.handles.pin(s)
+		if err != nil {
+			return nil, err
+		}
+		err = walk(h.file, 0, s.size, func(b batch.Batch, _ int64) bool {
+			chain, _ = chain.with(b.LeaderEpoch(), b.BaseOffset())
+			return true
+		})
+		h.unpin()
+		if err != nil && !damage(err) {
+			return nil, err
+		}
+	}
+	return chain, nil
+}
+
+// warmLocked makes the active segment of a log that was closed cleanly ready: its
+// index in memory, and its end where the recovery point has it.
+func (l *Log) warmLocked() error {
+	if l.warm.Load() {
+		return nil
+	}
+	w := &l.st.mu.snapshot
+	s := w.active
+	h, err := l.dir.handles.pin(s)
+	if err != nil {
+		return l.ioErrorLocked("open active segment", err)
+	}
+	defer h.unpin()
+	x, pos, next := l.resume(s, h.file, w.size, w.End)
+	s.aborted = l.abortedBelow(s, w.End)
+	interval := l.opts.Load().IndexIntervalBytes
+	err = walk(h.file, pos, w.size, func(b batch.Batch, at int64) bool {
+		if at == 0 {
+			s.firstTime = b.MaxTimestamp()
+		}
+		x.add(b.LastOffset(), b.MaxTimestamp(), at, b.Length(), interval)
+		next = b.NextOffset()
+		return true
+	})
+	if err != nil && !damage(err) {
+		return l.ioErrorLocked("read active segment", err)
+	}
+	if err == nil && next != w.End {
+		err = fmt.Errorf("log ends at offset %d, not at %d where it was closed", next, w.End)
+	}
+	if err != nil {
+		return l.failLocked(ErrQuarantined, err)
+	}
+	s.index.Store(x)
+	l.warm.Store(true)
+	return nil
+}

@@ -1,0 +1,56 @@
+package segment
+
+import (
+	"sync/atomic"
+
+	"firn/segment/vfs"
+)
+
+// space watches the free bytes of the disk, so that an append can ask for them
+// without a system call.
+type space struct {
+	fs      vfs.FS
+	dir     string
+	reserve int64 // -1 none, 0 the smaller of 5 % and 5 GiB
+	low     atomic.Bool
+	free    atomic.Int64
+	total   atomic.Int64
+}
+
+// Space is how the disk of a log directory stands.
+type Space struct {
+	Free, Total, Reserve int64
+	// Low tells that Free is below Reserve: clients' appends are refused with
+	// ErrNoSpace until it is no more.
+	Low bool
+}
+
+const maxDefaultReserve = 5 << 30
+
+// check looks at the disk and tells whether that changed Low. A disk that can't
+// be asked is taken as it was.
+func (s *space) check() (changed bool) {
+	free, total, err := s.fs.Free(s.dir)
+	if err != nil {
+		return false
+	}
+	s.free.Store(free)
+	s.total.Store(total)
+	low := free < s.reserveOf(total)
+	return s.low.Swap(low) != low
+}
+
+func (s *space) reserveOf(total int64) int64 {
+	switch {
+	case s.reserve < 0:
+		return 0
+	case s.reserve == 0:
+		return min(total/20, maxDefaultReserve)
+	}
+	return s.reserve
+}
+
+func (s *space) now() Space {
+	total := s.total.Load()
+	return Space{Free: s.free.Load(), Total: total, Reserve: s.reserveOf(total), Low: s.low.Load()}
+}
