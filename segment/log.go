@@ -36,9 +36,9 @@ type Log struct {
 	// of a partition come one after the other anyway.
 	mu struct {
 		sync.Mutex
-		closed      bool
-		noSpace     bool // the last write found the disk full
-		producers   producers
+		closed    bool
+		noSpace   bool // the last write found the disk full
+		producers producers
 		// The epoch file is written when an epoch begins, but it needs to be
 		// durable only when the epoch has records that are: it holds, durably,
 		// what the chain has up to durableEpoch.

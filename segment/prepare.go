@@ -91,3 +91,7 @@ func wrapBatch(err error) error {
 	}
 	return fmt.Errorf("%w: %w", kind, err)
 }
+
+func wrapTooLarge(size int, opts *Options) error {
+	return fmt.Errorf("%w: %d bytes, %d allowed", ErrTooLarge, size, opts.MaxMessageBytes)
+}

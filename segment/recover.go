@@ -152,7 +152,7 @@ func (r *recovery) order(s *segment, b batch.Batch) error {
 
 // damage tells an error of what was read from one of reading.
 func damage(err error) bool {
-	for _, e := range []error{batch.ErrShort, batch.ErrCorrupt, batch.ErrInvalid, batch.ErrUnknownCodec, batch.ErrOldFormat, errOrder, errMarker, io.ErrUnexpectedEOF} {
+	for _, e := range []error{batch.ErrShort, batch.ErrCorrupt, batch.ErrInvalid, batch.ErrUnknownCodec, batch.ErrOldFormat, errOrder, io.ErrUnexpectedEOF} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -27,7 +27,7 @@ type segment struct {
 	base int64
 
 	handle  atomic.Pointer[handle]
-	opening sync.Mutex // held while the file is being opened
+	opening sync.Mutex           // held while the file is being opened
 	ring    atomic.Pointer[ring] // of the active segment
 
 	// index is in memory for the active segment and for a sealed one until its
@@ -48,6 +48,8 @@ type segment struct {
 	aborted   []abortedEntry
 	snapshot  []byte // producer state at end, not yet written
 	hasTxns   atomic.Bool
+	maxTime   atomic.Int64 // largest timestamp of a sealed segment plus one; 0 if unknown
+	baseTime  atomic.Int64 // timestamp of its first batch plus two; 0 if unknown
 }
 
 func (s *segment) path(suffix string) string {

@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -19,40 +18,34 @@ type marker struct {
 	aborted         bool
 }
 
-// Control record types, as their keys tell.
-const (
-	controlAbort  = 0
-	controlCommit = 1
-)
-
 // noteMarker checks and notes a control batch. What is no end of a transaction
 // is left alone.
 func (t *producers) noteMarker(b batch.Batch, at int64, check bool) error {
 	if b.Count() == 0 {
 		return nil // compaction took the marker: the whole transaction is gone
 	}
-	kind, coordinator, err := parseMarker(b)
+	m, err := batch.ParseMarker(b)
 	if err != nil {
-		return err
+		return wrapBatch(err)
 	}
-	if kind != controlAbort && kind != controlCommit {
+	if m.Type != batch.Abort && m.Type != batch.Commit {
 		return nil
 	}
 	p := t.working(b.ProducerID())
 	if check && b.ProducerEpoch() < p.epoch {
 		return fmt.Errorf("%w: marker for producer %d epoch %d, current is %d", ErrProducerFenced, p.id, b.ProducerEpoch(), p.epoch)
 	}
-	if check && coordinator < p.coordinatorEpoch {
-		return fmt.Errorf("%w: %d, current is %d", ErrCoordinatorFenced, coordinator, p.coordinatorEpoch)
+	if check && m.CoordinatorEpoch < p.coordinatorEpoch {
+		return fmt.Errorf("%w: %d, current is %d", ErrCoordinatorFenced, m.CoordinatorEpoch, p.coordinatorEpoch)
 	}
 	if p.epoch != b.ProducerEpoch() {
 		p.epoch, p.n = b.ProducerEpoch(), 0
 	}
-	t.markers = append(t.markers, marker{producer: p.id, first: p.txnStart, at: at, aborted: kind == controlAbort})
+	t.markers = append(t.markers, marker{producer: p.id, first: p.txnStart, at: at, aborted: m.Type == batch.Abort})
 	p.repeatable = 0
 	p.txnStart = -1
 	p.lastTime = b.MaxTimestamp() // E3
-	p.coordinatorEpoch = coordinator
+	p.coordinatorEpoch = m.CoordinatorEpoch
 	return nil
 }
 
@@ -87,54 +80,4 @@ func (t *producers) firstOpen() int64 {
 		return math.MaxInt64
 	}
 	return t.open[0].first
-}
-
-var errMarker = fmt.Errorf("%w: control record", ErrInvalidRecord)
-
-// parseMarker reads the one record of a control batch. Its key is version and
-// type, its value version and coordinator epoch.
-func parseMarker(b batch.Batch) (kind int16, coordinator int32, err error) {
-	if b.Codec() != batch.None {
-		return 0, 0, errMarker
-	}
-	r := b.Records()
-	varint := func() int64 {
-		v, n := binary.Varint(r)
-		if n <= 0 {
-			err, r = errMarker, nil
-			return 0
-		}
-		r = r[n:]
-		return v
-	}
-	field := func() []byte {
-		n := varint()
-		if n < 0 || n > int64(len(r)) {
-			err, r = errMarker, nil
-			return nil
-		}
-		f := r[:n]
-		r = r[n:]
-		return f
-	}
-	varint() // length
-	if len(r) == 0 {
-		return 0, 0, errMarker
-	}
-	r = r[1:] // attributes
-	varint()  // timestamp delta
-	varint()  // offset delta
-	key := field()
-	if err != nil || len(key) < 4 {
-		return 0, 0, errMarker
-	}
-	kind = int16(binary.BigEndian.Uint16(key[2:]))
-	if kind != controlAbort && kind != controlCommit {
-		return kind, 0, nil
-	}
-	value := field()
-	if err != nil || len(value) < 6 {
-		return 0, 0, errMarker
-	}
-	return kind, int32(binary.BigEndian.Uint32(value[2:])), nil
 }

@@ -1,0 +1,248 @@
+package segment
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// SegmentInfo is what retention needs to know of a segment.
+type SegmentInfo struct {
+	Base, End    int64
+	Size         int64
+	MaxTimestamp int64 // -1 without one
+	Active       bool
+}
+
+// Retain tells where the log start belongs by o's retention: Kafka's rules. The
+// segments are all of the log, the active one last. Segments go whole, from the
+// oldest on, up to the first that stays, and never past the high watermark:
+//
+//   - retention.ms: a segment whose largest timestamp is older;
+//   - retention.bytes: a segment without which the log is still as large.
+//
+// The reason is for a log line, "" if nothing goes. That an expired active
+// segment has to be sealed first is the caller's business: its End is then the
+// new log start.
+func Retain(segments []SegmentInfo, o Options, now, hw int64) (newStart int64, reason string) {
+	o = o.withDefaults()
+	total := int64(0)
+	for _, s := range segments {
+		total += s.Size
+	}
+	newStart = -1
+	for _, s := range segments {
+		old := o.RetentionMs >= 0 && s.MaxTimestamp >= 0 && now-s.MaxTimestamp > o.RetentionMs
+		large := o.RetentionBytes >= 0 && total-s.Size >= o.RetentionBytes && !s.Active
+		if s.End > hw || s.Size == 0 || !old && !large {
+			break
+		}
+		total -= s.Size
+		newStart = s.End
+		if reason == "" && old {
+			reason = "retention.ms"
+		} else if reason == "" {
+			reason = "retention.bytes"
+		}
+	}
+	return newStart, reason
+}
+
+// Segments lists the segments, the active one last.
+func (l *Log) Segments() ([]SegmentInfo, error) {
+	if err := l.readable(); err != nil {
+		return nil, err
+	}
+	s := l.st.load()
+	infos := make([]SegmentInfo, 0, len(s.sealed)+1)
+	for _, seg := range s.sealed {
+		ts, err := l.maxTime(seg)
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, SegmentInfo{Base: seg.base, End: seg.end, Size: seg.size, MaxTimestamp: ts})
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maxTime := int64(-1)
+	if x := s.active.index.Load(); x != nil {
+		maxTime = x.maxTime
+	}
+	return append(infos, SegmentInfo{Base: s.active.base, End: s.End, Size: s.size, MaxTimestamp: maxTime, Active: true}), nil
+}
+
+// maxTime is the largest timestamp of a sealed segment.
+func (l *Log) maxTime(s *segment) (int64, error) {
+	if known := s.maxTime.Load(); known != 0 {
+		return known - 1, nil
+	}
+	x, err := l.indexOf(s)
+	if err != nil {
+		return 0, l.readError(s, err)
+	}
+	ts := int64(-1)
+	if n := x.times.Len(); n > 0 {
+		ts = x.times.At(n - 1).Time
+	}
+	s.maxTime.Store(ts + 1)
+	return ts, nil
+}
+
+// ApplyRetention does what Retain says for a log without an archive, and tells
+// where the log start went; -1 if it stayed. An active segment that is expired
+// is sealed first.
+func (l *Log) ApplyRetention(ctx context.Context, now time.Time) (int64, error) {
+	segments, err := l.Segments()
+	if err != nil {
+		return -1, err
+	}
+	hw := l.st.load().HighWatermark
+	start, reason := Retain(segments, *l.opts.Load(), now.UnixMilli(), hw)
+	if start < 0 {
+		return -1, nil
+	}
+	if last := segments[len(segments)-1]; start == last.End && last.Size > 0 {
+		if err := l.Roll(now); err != nil {
+			return -1, err
+		}
+	}
+	if err := l.SetLogStart(ctx, start); err != nil {
+		return -1, err
+	}
+	l.log.Info("retention moved the log start", "offset", start, "reason", reason)
+	return start, nil
+}
+
+// SetLogStart moves the log start up, durably. A log that is not archived drops
+// the segments that lie wholly below it. It refuses to pass the high watermark:
+// ErrOffsetOutOfRange.
+func (l *Log) SetLogStart(_ context.Context, offset int64) error {
+	l.starts.Lock()
+	defer l.starts.Unlock()
+	if err := l.Err(); err != nil {
+		return err
+	}
+	o := l.st.load()
+	if offset > o.HighWatermark {
+		return fmt.Errorf("%w: log start %d past the high watermark %d", ErrOffsetOutOfRange, offset, o.HighWatermark)
+	}
+	if offset > o.LogStart {
+		if err := l.persistStart(offset); err != nil {
+			return err
+		}
+	}
+	if l.opts.Load().Archived {
+		return nil
+	}
+	_, err := l.DeleteTo(offset)
+	return err
+}
+
+// SetRemoteLogStart takes over the log start that the archive's pointer names: it
+// may lie below the local start, and was durable there before (T4). It never
+// moves down.
+func (l *Log) SetRemoteLogStart(offset int64) error {
+	l.starts.Lock()
+	defer l.starts.Unlock()
+	if err := l.Err(); err != nil {
+		return err
+	}
+	o := l.st.load()
+	if offset <= o.LogStart {
+		return nil
+	}
+	return l.persistStart(min(offset, o.End))
+}
+
+// AdoptLogStart sets the log start to what the archive's pointer names, up or
+// down: for the open of an archived log, whose own note of it may be older or
+// missing. A plain log's start can't be below its local start.
+func (l *Log) AdoptLogStart(offset int64) error {
+	l.starts.Lock()
+	defer l.starts.Unlock()
+	o := l.st.load()
+	if offset > o.End || !l.opts.Load().Archived && offset < o.LocalStart {
+		return fmt.Errorf("%w: log start %d, log is %d to %d", ErrOffsetOutOfRange, offset, o.LocalStart, o.End)
+	}
+	if offset == o.LogStart {
+		return nil
+	}
+	l.nextStart.Store(offset)
+	l.publishStart(offset)
+	return l.dir.persistStarts()
+}
+
+// persistStart makes offset the log start: durably, then visibly.
+func (l *Log) persistStart(offset int64) error {
+	before := l.nextStart.Swap(offset)
+	if err := l.dir.persistStarts(); err != nil {
+		l.nextStart.Store(before)
+		return err
+	}
+	l.publishStart(offset)
+	return nil
+}
+
+func (l *Log) publishStart(offset int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.st.mu.Lock()
+	l.st.mu.LogStart = offset
+	l.st.mu.HighWatermark = max(l.st.mu.HighWatermark, offset)
+	l.st.publishLocked()
+	l.st.mu.Unlock()
+	chain := l.chain.Load().from(offset)
+	l.chain.Store(&chain)
+}
+
+// DeleteTo drops the local segments that lie wholly below offset, and returns the
+// local start after it. It does not move the log start: of a log with an archive
+// the caller has made sure that what goes is archived (T4). The active segment
+// stays.
+func (l *Log) DeleteTo(below int64) (int64, error) {
+	l.files.Lock()
+	defer l.files.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return 0, ErrClosed
+	}
+	if err := l.Err(); err != nil {
+		return 0, err
+	}
+	w := &l.st.mu.snapshot
+	if !l.opts.Load().Archived {
+		below = min(below, w.LogStart)
+	}
+	n := 0
+	for n < len(w.sealed) && w.sealed[n].end <= below {
+		n++
+	}
+	if n == 0 {
+		return w.LocalStart, nil
+	}
+	if err := l.dir.failpoint("segment.delete"); err != nil {
+		return w.LocalStart, l.ioErrorLocked("delete", err)
+	}
+	gone := w.sealed[:n]
+	l.st.mu.Lock()
+	w.view = &view{sealed: append([]*segment{}, w.sealed[n:]...), active: w.active}
+	w.LocalStart = w.first().base
+	l.st.publishLocked()
+	l.st.mu.Unlock()
+	start := w.LocalStart
+	kept := l.mu.unsynced[:0:0]
+	for _, s := range l.mu.unsynced {
+		if s.base >= start {
+			kept = append(kept, s)
+		}
+	}
+	l.mu.unsynced = kept
+	for _, s := range gone {
+		l.dir.handles.drop(s)
+	}
+	if err := l.removeSegments(gone); err != nil {
+		return start, l.failLocked(ErrFailed, fmt.Errorf("delete: %w", err))
+	}
+	return start, nil
+}
