@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"firn/broker/config"
 	"firn/replication/meta"
 	"firn/segment/vfs"
 )
@@ -16,6 +18,10 @@ import (
 // Config sets up a Broker.
 type Config struct {
 	NodeID int32
+	// Settings is the broker's static configuration.
+	Settings *config.Broker
+	// LogDir is the directory of the partitions' logs.
+	LogDir string
 	Meta   meta.Store
 	FS     vfs.FS
 	// Listeners are where to serve; at least one.
@@ -37,28 +43,58 @@ type Broker struct {
 	now    func() time.Time
 	log    *slog.Logger
 	server *server
+
+	clusterID string
+	// topics is the picture of the cluster that image keeps.
 	topics atomic.Pointer[topicIndex]
+	// changed is raised when topics was replaced or a replica has become leader.
+	changed     signal
+	image       *image
+	replicas    *replicas
+	producerIDs *producerIDs
+	// registration is this broker's current one, nil before the first.
+	registration atomic.Pointer[meta.Registration]
+	// retentionDue asks for a round of retention before its time.
+	retentionDue chan struct{}
 }
 
 // New makes a Broker and opens its listeners: clients can connect from now on,
-// and are answered once Run runs.
+// and are answered once Run has recovered the logs and joined the cluster.
 func New(cfg Config) (*Broker, error) {
-	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log}
+	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log, retentionDue: make(chan struct{}, 1)}
 	if b.now == nil {
 		b.now = time.Now
 	}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
-	b.topics.Store(&topicIndex{})
+	b.topics.Store(&topicIndex{settings: cfg.Settings, controller: -1})
+	b.replicas = &replicas{node: cfg.NodeID, fs: cfg.FS, path: cfg.LogDir, self: b.self, changed: &b.changed, reconfigured: b.retentionDue, log: b.log}
+	b.replicas.mu.all = map[replicaKey]*replica{}
+	b.image = &image{store: cfg.Meta, node: cfg.NodeID, replicas: b.replicas, log: b.log, publish: b.publish, static: cfg.Settings, now: b.topics.Load()}
+	b.producerIDs = newProducerIDs(b.log, b.allocateProducerIDs)
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Metrics != nil {
+		if err := cfg.Metrics.Register(newClusterMetrics(b)); err != nil {
+			return nil, err
+		}
 	}
 	if b.server, err = newServer(b, cfg.Listeners, cfg.Network, b.log, m); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// settings is the configuration that holds now, dynamic values included.
+func (b *Broker) settings() *config.Broker { return b.topics.Load().settings }
+
+// publish takes the place of the present picture.
+func (b *Broker) publish(x *topicIndex) {
+	b.topics.Store(x)
+	b.changed.raise()
 }
 
 // Endpoints are where clients reach this broker.
@@ -70,27 +106,38 @@ func (b *Broker) Endpoints() []meta.Endpoint {
 	return es
 }
 
-// Run serves until ctx ends or a part of the broker fails. The connections are
-// wound up first, while everything that their requests need still runs.
-func (b *Broker) Run(ctx context.Context) error {
+// Run joins the cluster and serves until ctx ends or a part of the broker fails.
+// Then the connections are wound up first, while everything that their requests
+// need still runs; last the logs are closed.
+func (b *Broker) Run(ctx context.Context) (err error) {
 	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	background, stop := context.WithCancel(failed)
 	defer stop()
+	b.replicas.ctx = background
+	defer func() {
+		stop()
+		err = errors.Join(err, g.Wait(), b.leave(context.WithoutCancel(ctx)))
+	}()
+	if err := b.join(ctx); err != nil {
+		b.server.closeListeners()
+		return err
+	}
 	for _, run := range b.parts() {
 		g.Go(func() error { return run(background) })
 	}
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(failed, cancel)()
-	err := b.server.run(serving)
-	stop()
-	if e := g.Wait(); e != nil {
-		return e
-	}
-	return err
+	b.awaitRoles(serving)
+	return b.server.run(serving)
 }
 
 // parts are what runs behind the connections until its ctx ends.
 func (b *Broker) parts() []func(context.Context) error {
-	return nil
+	return []func(context.Context) error{
+		b.image.run,
+		b.producerIDs.run,
+		b.runController,
+		b.loops,
+	}
 }

@@ -37,5 +37,20 @@ func apis() []api {
 		{kmsg.Produce, 0, 13, nil}, // v0–2 are advertised for librdkafka and refused (KAFKA-18659)
 		{kmsg.Fetch, 4, 18, nil},
 		{kmsg.ApiVersions, 0, 4, apiVersions},
+		{kmsg.ListOffsets, 1, 11, handleListOffsets},
+		{kmsg.Metadata, 0, 13, handleMetadata},
+		{kmsg.CreateTopics, 2, 7, handleCreateTopics},
+		{kmsg.DeleteTopics, 1, 6, handleDeleteTopics},
+		{kmsg.DeleteRecords, 0, 2, handleDeleteRecords},
+		{kmsg.InitProducerID, 0, 5, handleInitProducerID},
+		{kmsg.OffsetForLeaderEpoch, 2, 4, handleOffsetForLeaderEpoch},
+		{kmsg.DescribeConfigs, 1, 4, handleDescribeConfigs},
+		{kmsg.AlterConfigs, 0, 2, handleAlterConfigs},
+		{kmsg.DescribeLogDirs, 1, 5, handleDescribeLogDirs},
+		{kmsg.CreatePartitions, 0, 3, handleCreatePartitions},
+		{kmsg.IncrementalAlterConfigs, 0, 1, handleIncrementalAlterConfigs},
+		{kmsg.DescribeCluster, 0, 2, handleDescribeCluster},
+		{kmsg.DescribeProducers, 0, 0, handleDescribeProducers},
+		{kmsg.DescribeTopicPartitions, 0, 0, handleDescribeTopicPartitions},
 	}
 }

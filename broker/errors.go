@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -70,4 +71,31 @@ func errorCode(err error) int16 {
 		return ke.Code
 	}
 	return 0
+}
+
+// refusal is a Kafka error with words for the person at the client.
+type refusal struct {
+	code  *kerr.Error
+	words string
+}
+
+func (r *refusal) Error() string { return r.words }
+func (r *refusal) Unwrap() error { return r.code }
+
+// refuse makes an error that is answered with code and these words.
+func refuse(code *kerr.Error, format string, args ...any) error {
+	return &refusal{code: code, words: fmt.Sprintf(format, args...)}
+}
+
+// errorMessage is what goes with an error's code: its own words if it has any
+// for clients, else Kafka's description of the code; nil for nil. Errors of the
+// layers below stay in our log, for they name files.
+func errorMessage(err error) *string {
+	if err == nil {
+		return nil
+	}
+	if r := (*refusal)(nil); errors.As(err, &r) {
+		return &r.words
+	}
+	return &kafkaError(err).Description
 }

@@ -1,26 +1,50 @@
 package broker
 
 import (
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"firn/broker/config"
 	"firn/broker/wire"
 	"firn/replication"
 	"firn/replication/meta"
 )
 
-// topicIndex is an immutable picture of all topics, replaced as a whole when
-// one changes, so that the hot path finds a partition without a lock.
+// topicIndex is an immutable picture of the cluster, replaced as a whole when
+// something changes, so that the hot path finds a partition without a lock.
 type topicIndex struct {
 	byName map[string]*topic
 	byID   map[meta.TopicID]*topic
+	// brokers are the registered ones, by rising id.
+	brokers []meta.Broker
+	// controller is the id of the broker that is controller, -1 for none.
+	controller int32
+	// settings is this broker's configuration, dynamic values included; dynamic
+	// is those values by entity, as they stand in the store.
+	settings *config.Broker
+	dynamic  map[string]map[string]string
+	// deleting are the names of topics that are deleted but not gone yet: they
+	// can't be taken.
+	deleting map[string]bool
 }
 
 // topic is one topic in the picture. It is immutable; the partitions live on.
 type topic struct {
 	meta.Topic
+	// from is what it was drawn from: the same means that nothing has changed.
+	from     *meta.TopicImage
 	internal bool
-	// states[p] is the partition's state in the metadata store.
+	// overrides are the topic's own configs, settings what they resolve to.
+	overrides map[string]string
+	settings  config.Topic
+	// states[p] is the partition's state in the metadata store; it has no leader
+	// as long as the controller has not written one.
 	states []meta.PartitionState
 	// parts[p] is the replica that this broker hosts, nil if it hosts none.
 	parts []*replication.Partition
+	stats *topicStats
 }
 
 // partition returns the hosted replica of partition p, or nil.
@@ -43,5 +67,75 @@ func (t *topic) leader(p int32) wire.Leader {
 // appendNode appends where clients of a listener reach a leader, if that is known
 // and not there yet.
 func (b *Broker) appendNode(nodes []wire.Node, listener string, l wire.Leader) []wire.Node {
-	return nodes
+	if l.ID < 0 || slices.ContainsFunc(nodes, func(n wire.Node) bool { return n.ID == l.ID }) {
+		return nodes
+	}
+	broker := b.topics.Load().broker(l.ID)
+	e := endpoint(broker, listener)
+	if e == nil {
+		return nodes
+	}
+	return append(nodes, wire.Node{ID: l.ID, Host: e.Host, Port: e.Port, Rack: broker.Rack})
 }
+
+// has says whether the topic has a partition p.
+func (t *topic) has(p int32) bool {
+	return t != nil && p >= 0 && int(p) < len(t.Replicas)
+}
+
+// hosted returns this broker's replica of a partition, or the Kafka error that
+// says why there is none.
+func (x *topicIndex) hosted(name string, p int32) (*replication.Partition, error) {
+	t := x.byName[name]
+	switch {
+	case !t.has(p):
+		return nil, kerr.UnknownTopicOrPartition
+	case t.parts[p] == nil:
+		return nil, kerr.NotLeaderForPartition
+	}
+	return t.parts[p], nil
+}
+
+// broker returns the registered broker with that id, or nil.
+func (x *topicIndex) broker(id int32) *meta.Broker {
+	i, ok := slices.BinarySearchFunc(x.brokers, id, func(b meta.Broker, id int32) int { return int(b.ID) - int(id) })
+	if !ok {
+		return nil
+	}
+	return &x.brokers[i]
+}
+
+// sorted returns the topics by name.
+func (x *topicIndex) sorted() []*topic {
+	all := make([]*topic, 0, len(x.byName))
+	for _, t := range x.byName {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b *topic) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// endpoint is where clients of a listener reach a broker; nil if it has no such listener.
+func endpoint(b *meta.Broker, listener string) *meta.Endpoint {
+	if b == nil {
+		return nil
+	}
+	for i := range b.Endpoints {
+		if b.Endpoints[i].Listener == listener {
+			return &b.Endpoints[i]
+		}
+	}
+	return nil
+}
+
+// ids lists the members' broker ids.
+func ids(members []meta.Member) []int32 {
+	out := make([]int32, len(members))
+	for i, m := range members {
+		out[i] = m.ID
+	}
+	return out
+}
+
+// ref points at a value: kmsg's optional fields are pointers.
+func ref[T any](v T) *T { return &v }

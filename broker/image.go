@@ -1,0 +1,163 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"firn/broker/config"
+	"firn/replication"
+	"firn/replication/meta"
+)
+
+// image follows the metadata store and makes of it the picture that the rest of
+// the broker works with. It is the only one that opens, moves and drops
+// partitions here: what the picture shows of this broker's replicas is done, not
+// planned.
+//
+//	notes ─▶ read what they name ─▶ draw ─▶ replicas.apply ─▶ publish
+//
+// One goroutine runs it; nobody else touches its fields.
+type image struct {
+	store    meta.Store
+	node     int32
+	replicas *replicas
+	log      *slog.Logger
+	publish  func(*topicIndex)
+	// static is the broker's configuration without dynamic values.
+	static *config.Broker
+
+	// meta is what was read, last the number of the last note in it, now what
+	// was published of it.
+	meta *meta.Image
+	last int64
+	now  *topicIndex
+}
+
+// begin reads everything and publishes the first picture.
+func (m *image) begin(ctx context.Context) error {
+	var err error
+	if m.meta, m.last, err = meta.Begin(ctx, m.store); err != nil {
+		return err
+	}
+	return m.show(ctx)
+}
+
+// run follows the changes until ctx ends.
+func (m *image) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := m.next(ctx); err != nil && ctx.Err() == nil {
+			m.log.Warn("following the cluster's metadata; will retry", "err", err)
+			sleep(ctx, time.Second)
+		}
+	}
+	return nil
+}
+
+// next waits for notes and shows a picture that holds them. After an error the
+// same notes come again.
+func (m *image) next(ctx context.Context) error {
+	notes, err := m.store.Changes(ctx, m.last)
+	if gap := (*meta.ErrGap)(nil); errors.As(err, &gap) {
+		return m.begin(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := m.meta.Update(ctx, m.store, notes); err != nil {
+		return err
+	}
+	if err := m.show(ctx); err != nil {
+		return err
+	}
+	if len(notes) > 0 {
+		m.last = notes[len(notes)-1].Number
+	}
+	return nil
+}
+
+// show draws what is known, brings this broker's replicas up to it, and publishes.
+func (m *image) show(ctx context.Context) error {
+	x := m.draw()
+	if err := m.replicas.apply(ctx, m.now, x); err != nil {
+		return err
+	}
+	m.now = x
+	m.publish(x)
+	return nil
+}
+
+// draw makes a picture of what was read. Topics in which nothing has changed are
+// the last picture's.
+func (m *image) draw() *topicIndex {
+	x := &topicIndex{
+		byName:     make(map[string]*topic, len(m.meta.Topics)),
+		byID:       make(map[meta.TopicID]*topic, len(m.meta.Topics)),
+		deleting:   map[string]bool{},
+		controller: m.meta.Controller.ID,
+		brokers:    slices.SortedFunc(maps.Values(m.meta.Brokers), func(a, b meta.Broker) int { return int(a.ID) - int(b.ID) }),
+	}
+	m.drawSettings(x)
+	for name, from := range m.meta.Topics {
+		if from.Deleting {
+			x.deleting[name] = true
+			continue
+		}
+		t := m.now.byName[name]
+		if t == nil || t.from != from || x.settings != m.now.settings {
+			t = drawTopic(x.settings, t, from)
+		}
+		x.byName[name], x.byID[t.ID] = t, t
+	}
+	return x
+}
+
+// defaultEntity is the entity of the dynamic configs that all brokers share.
+const defaultEntity = "<default>"
+
+func (m *image) drawSettings(x *topicIndex) {
+	own := strconv.Itoa(int(m.node))
+	x.dynamic = make(map[string]map[string]string, len(m.meta.BrokerConfigs))
+	for entity, c := range m.meta.BrokerConfigs {
+		x.dynamic[entity] = c.Values
+	}
+	x.settings = m.now.settings
+	if x.settings == nil || !maps.Equal(x.dynamic[own], m.now.dynamic[own]) || !maps.Equal(x.dynamic[defaultEntity], m.now.dynamic[defaultEntity]) {
+		x.settings = m.static.With(x.dynamic[defaultEntity], x.dynamic[own])
+	}
+}
+
+// drawTopic draws one topic; old is how it was drawn before, or nil.
+func drawTopic(settings *config.Broker, old *topic, from *meta.TopicImage) *topic {
+	t := &topic{
+		Topic:     from.Topic,
+		from:      from,
+		internal:  isInternal(from.Name),
+		overrides: from.Config.Values,
+		states:    from.States,
+		parts:     make([]*replication.Partition, len(from.Replicas)),
+		stats:     &topicStats{},
+	}
+	t.settings = settings.Topic(t.overrides, t.internal)
+	if old != nil && old.ID == t.ID {
+		t.stats = old.stats
+		copy(t.parts, old.parts)
+	}
+	return t
+}
+
+// sleep waits, and says whether it did to the end.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,205 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"firn/replication/meta"
+	"firn/segment"
+)
+
+// join makes this broker part of its cluster. The order is what R6 and S7 ask
+// for: it registers only when all its logs are recovered, and it leads nothing
+// before the election that its registration brings about.
+//
+//	log directory ─▶ whose is it? ─▶ metadata ─▶ logs ─▶ strays ─▶ registration
+func (b *Broker) join(ctx context.Context) error {
+	if err := meta.Init(ctx, b.cfg.Meta); err != nil {
+		return err
+	}
+	dir, err := segment.OpenDir(segment.DirConfig{
+		Path:         b.cfg.LogDir,
+		FS:           b.cfg.FS,
+		Log:          b.log,
+		Registerer:   b.cfg.Metrics,
+		Now:          b.now,
+		Failpoint:    b.cfg.Failpoint,
+		MinFreeBytes: b.cfg.Settings.Int("log.dir.min.free.bytes"),
+	})
+	if err != nil {
+		return err
+	}
+	b.replicas.dir = dir
+	if err := b.identify(ctx, dir); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := b.image.begin(ctx); err != nil {
+		return err
+	}
+	n := len(b.replicas.list())
+	b.log.Info("logs are open", "partitions", n, "seconds", time.Since(began).Seconds())
+	if err := b.strays(ctx); err != nil {
+		return err
+	}
+	return b.register(ctx)
+}
+
+// identify makes sure that the log directory and the metadata store belong
+// together, and changes nothing if they don't: a store that knows no topics
+// would have every log here look like a leftover (B10).
+func (b *Broker) identify(ctx context.Context, dir *segment.Dir) error {
+	m := dir.Meta()
+	id, err := meta.LoadClusterID(ctx, b.cfg.Meta)
+	fresh := errors.Is(err, meta.ErrNotFound)
+	switch {
+	case err != nil && !fresh:
+		return err
+	case fresh && m.ClusterID != "":
+		return fmt.Errorf("broker: %s holds logs of cluster %s, but the metadata store is new: it has no topics, and these logs would belong to nobody. "+
+			"Start with the metadata store of that cluster (--data of the same broker), or name an empty log directory", b.cfg.LogDir, m.ClusterID)
+	case !fresh && m.ClusterID != "" && m.ClusterID != id:
+		return fmt.Errorf("broker: %s holds logs of cluster %s, but the metadata store is that of cluster %s. "+
+			"Start with the metadata store of the same cluster, or name another log directory", b.cfg.LogDir, m.ClusterID, id)
+	case m.BrokerID >= 0 && m.BrokerID != b.cfg.NodeID:
+		return fmt.Errorf("broker: %s holds the logs of broker %d, but this is broker %d. Set node.id=%d, or name another log directory", b.cfg.LogDir, m.BrokerID, b.cfg.NodeID, m.BrokerID)
+	}
+	if fresh {
+		if id, err = meta.MakeClusterID(ctx, b.cfg.Meta, newID()); err != nil {
+			return err
+		}
+		b.log.Info("new cluster", "cluster", id)
+	}
+	b.clusterID = id
+	if m.ClusterID == id && m.BrokerID == b.cfg.NodeID {
+		return nil
+	}
+	m.ClusterID, m.BrokerID = id, b.cfg.NodeID
+	return dir.SetMeta(m)
+}
+
+// newID is a random id in Kafka's form of a UUID.
+func newID() string {
+	var id [16]byte
+	rand.Read(id[:])
+	id[0] &= 0x7f // no leading '-', which looks like an option
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
+
+// strays looks for logs that no topic of this cluster owns. One whose topic has
+// left a tombstone was being deleted when the broker stopped, and is deleted
+// now. Any other is kept: nobody can prove that it isn't needed (B10).
+func (b *Broker) strays(ctx context.Context) error {
+	found, err := b.replicas.dir.Partitions()
+	if err != nil {
+		return err
+	}
+	var unknown []segment.Found
+	x := b.topics.Load()
+	for _, f := range found {
+		if t := x.byName[f.Topic]; t != nil && t.ID == f.TopicID && t.has(f.Partition) {
+			continue
+		}
+		unknown = append(unknown, f)
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	purges, err := meta.LoadPurges(ctx, b.cfg.Meta)
+	if err != nil {
+		return err
+	}
+	deleted := map[meta.TopicID]bool{}
+	for _, p := range purges {
+		deleted[p.ID] = true
+	}
+	for _, f := range unknown {
+		if !deleted[f.TopicID] {
+			b.log.Warn("stray log: no topic owns it; it is kept and not served", "topic", f.Topic, "partition", f.Partition, "topic_id", meta.TopicID(f.TopicID).String())
+			continue
+		}
+		b.log.Info("log of a deleted topic", "topic", f.Topic, "partition", f.Partition)
+		if err := b.replicas.dir.Delete(f.TopicPartition); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// register makes this broker known, in a new broker epoch.
+func (b *Broker) register(ctx context.Context) error {
+	epochs, err := readEpochs(b.cfg.FS, b.cfg.LogDir)
+	if err != nil {
+		return err
+	}
+	mark, clean := b.replicas.dir.Clean()
+	in := meta.Incarnation{
+		Broker: meta.Broker{
+			ID:        b.cfg.NodeID,
+			Rack:      b.cfg.Settings.String("broker.rack"),
+			Endpoints: b.Endpoints(),
+			StorageID: b.replicas.dir.Meta().DirectoryID,
+		},
+		BootID:        bootID(),
+		LastEpoch:     epochs.Last,
+		IntendedEpoch: epochs.Intended,
+		Intend: func(epoch int64) error {
+			epochs.Intended = epoch
+			return writeEpochs(b.cfg.FS, b.cfg.LogDir, epochs)
+		},
+	}
+	if clean {
+		in.CleanNonce = mark.Nonce
+	}
+	r, err := meta.Register(ctx, b.cfg.Meta, in)
+	if err != nil {
+		return err
+	}
+	epochs.Last = r.Epoch
+	if err := writeEpochs(b.cfg.FS, b.cfg.LogDir, epochs); err != nil {
+		return err
+	}
+	b.registration.Store(&r)
+	b.log.Info("registered", "broker", r.ID, "broker_epoch", r.Epoch)
+	return nil
+}
+
+// self is this broker in its current registration; an epoch that no state names
+// before it has one.
+func (b *Broker) self() meta.Member {
+	if r := b.registration.Load(); r != nil {
+		return r.Member()
+	}
+	return meta.Member{ID: b.cfg.NodeID, Epoch: 0}
+}
+
+// fence is the check that this broker is still registered as it believes to be.
+func (b *Broker) fence() []meta.Op {
+	if r := b.registration.Load(); r != nil {
+		return r.Fence()
+	}
+	return []meta.Op{{Kind: meta.Check, Path: meta.RegistrationPath(b.cfg.NodeID), Version: meta.Missing}} // matches nothing
+}
+
+// leave ends this broker's part in the cluster in order: when nothing is answered
+// any more, the logs are flushed and closed, and the mark that vouches for them
+// goes into the log directory first, then into the metadata store (C14).
+func (b *Broker) leave(ctx context.Context) error {
+	b.replicas.stop(ctx)
+	r := b.registration.Load()
+	if r == nil {
+		return b.replicas.dir.Close(segment.CleanMark{})
+	}
+	nonce := newID()
+	err := b.replicas.dir.Close(segment.CleanMark{BrokerEpoch: r.Epoch, StorageID: r.StorageID, Nonce: nonce})
+	if err != nil {
+		return err // no mark: the next start recovers
+	}
+	return meta.ShutDown(*r, nonce).Commit(ctx, b.cfg.Meta)
+}

@@ -1,0 +1,242 @@
+package broker
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"firn/replication/meta"
+)
+
+// autoCreateWait is how long a Metadata request waits for the topics that it
+// has created. Kafka answers at once and lets the client ask again after its
+// back-off; a topic is usually there within milliseconds.
+const autoCreateWait = 500 * time.Millisecond
+
+// handleMetadata answers Metadata: v0–13.
+//
+//	v1  null asks for all topics, empty for none (v0: empty for all)
+//	v4  AllowAutoTopicCreation (before: yes)
+//	v10 topic ids in the answer, v12 in the request
+//	v13 an error of the whole answer, which we have no use for
+func handleMetadata(b *Broker, ctx context.Context, r *request) kmsg.Response {
+	req := r.msg.(*kmsg.MetadataRequest)
+	resp := req.ResponseKind().(*kmsg.MetadataResponse)
+
+	all := req.Topics == nil || r.version == 0 && len(req.Topics) == 0
+	for _, t := range req.Topics {
+		if r.version < 12 && (t.Topic == nil || t.TopicID != [16]byte{}) {
+			return nil // Kafka fails the whole request, which has no error field, and closes
+		}
+	}
+	x := b.topics.Load()
+	if !all {
+		x = b.autoCreate(ctx, x, r, req)
+	}
+
+	resp.ClusterID = ref(b.clusterID)
+	resp.ControllerID = x.controller
+	resp.Brokers = metadataBrokers(x, r.listener)
+	m := metadataView{x: x, listener: r.listener, version: r.version}
+	if all {
+		topics := x.sorted()
+		resp.Topics = make([]kmsg.MetadataResponseTopic, 0, len(topics))
+		for _, t := range topics {
+			resp.Topics = append(resp.Topics, m.topic(t))
+		}
+	} else {
+		resp.Topics = make([]kmsg.MetadataResponseTopic, 0, len(req.Topics))
+		type key struct {
+			name string
+			id   meta.TopicID
+		}
+		seen := make(map[key]bool, len(req.Topics))
+		for i := range req.Topics {
+			t := &req.Topics[i]
+			k := key{id: t.TopicID}
+			if t.Topic != nil {
+				k.name = *t.Topic
+			}
+			if !seen[k] { // named twice, answered once
+				seen[k] = true
+				resp.Topics = append(resp.Topics, b.metadataTopic(m, k.name, k.id, req))
+			}
+		}
+	}
+
+	resp.AuthorizedOperations = math.MinInt32
+	if req.IncludeClusterAuthorizedOperations && r.version <= 10 {
+		resp.AuthorizedOperations = clusterOperations
+	}
+	for i := range resp.Topics {
+		resp.Topics[i].AuthorizedOperations = math.MinInt32
+		if req.IncludeTopicAuthorizedOperations && resp.Topics[i].ErrorCode == 0 {
+			resp.Topics[i].AuthorizedOperations = topicOperations
+		}
+	}
+	return resp
+}
+
+// autoCreate creates the topics that req names and x lacks, if that is allowed,
+// and returns a picture that has them, or as many as came in time.
+func (b *Broker) autoCreate(ctx context.Context, x *topicIndex, r *request, req *kmsg.MetadataRequest) *topicIndex {
+	if !b.settings().Bool("auto.create.topics.enable") || r.version >= 4 && !req.AllowAutoTopicCreation {
+		return x
+	}
+	var missing []newTopic
+	for _, t := range req.Topics {
+		if t.Topic != nil && x.byName[*t.Topic] == nil && checkTopicName(*t.Topic) == "" {
+			missing = append(missing, newTopic{name: *t.Topic, partitions: -1, replication: -1})
+		}
+	}
+	if len(missing) == 0 {
+		return x
+	}
+	ctx, cancel := context.WithTimeout(ctx, autoCreateWait)
+	defer cancel()
+	b.createTopics(ctx, missing)
+	for i := range missing {
+		if err := missing[i].err; err != nil {
+			b.log.Info("topic not created on demand", "topic", missing[i].name, "err", err)
+		}
+	}
+	return b.topics.Load()
+}
+
+// metadataTopic answers for one topic that the client named.
+func (b *Broker) metadataTopic(m metadataView, name string, id meta.TopicID, req *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
+	if !id.IsZero() {
+		if known := m.x.byID[id]; known != nil {
+			return m.topic(known)
+		}
+		out := kmsg.NewMetadataResponseTopic()
+		out.TopicID = id
+		out.ErrorCode = kerr.UnknownTopicID.Code
+		return out
+	}
+	if known := m.x.byName[name]; known != nil {
+		return m.topic(known)
+	}
+	out := kmsg.NewMetadataResponseTopic()
+	out.Topic = &name
+	out.IsInternal = isInternal(name)
+	switch {
+	case checkTopicName(name) != "":
+		out.ErrorCode = kerr.InvalidTopicException.Code
+	case b.settings().Bool("auto.create.topics.enable") && (m.version < 4 || req.AllowAutoTopicCreation):
+		// On its way: Kafka's word for "ask again".
+		out.ErrorCode = kerr.LeaderNotAvailable.Code
+	default:
+		out.ErrorCode = kerr.UnknownTopicOrPartition.Code
+	}
+	return out
+}
+
+// metadataView draws topics as a client of one listener, in one version, sees them.
+type metadataView struct {
+	x        *topicIndex
+	listener string
+	version  int16
+}
+
+func (m metadataView) topic(t *topic) kmsg.MetadataResponseTopic {
+	out := kmsg.NewMetadataResponseTopic()
+	out.Topic = ref(t.Name)
+	out.TopicID = t.ID
+	out.IsInternal = t.internal
+	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, len(t.Replicas))
+	for p := range t.Replicas {
+		out.Partitions[p] = m.partition(t, int32(p))
+	}
+	return out
+}
+
+func (m metadataView) partition(t *topic, p int32) kmsg.MetadataResponseTopicPartition {
+	out := kmsg.NewMetadataResponseTopicPartition()
+	s := &t.states[p]
+	out.Partition = p
+	out.LeaderEpoch = s.LeaderEpoch
+	out.Replicas = t.Replicas[p]
+	out.ISR = ids(s.ISR)
+	out.OfflineReplicas = offlineReplicas(m.x, t.Replicas[p], m.listener)
+	out.Leader, out.ErrorCode = m.leader(s.Leader.ID)
+	if m.version == 0 { // the one version that has errors for replicas that are away
+		out.Replicas = m.reachable(out.Replicas)
+		out.ISR = m.reachable(out.ISR)
+		if out.ErrorCode == 0 && (len(out.Replicas) < len(t.Replicas[p]) || len(out.ISR) < len(s.ISR)) {
+			out.ErrorCode = kerr.ReplicaNotAvailable.Code
+		}
+	}
+	return out
+}
+
+// leader is the leader as this listener's clients can reach it.
+func (m metadataView) leader(id int32) (leader int32, code int16) {
+	broker := m.x.broker(id)
+	switch {
+	case broker == nil:
+		return -1, kerr.LeaderNotAvailable.Code
+	case endpoint(broker, m.listener) != nil:
+		return id, 0
+	case m.version >= 6:
+		return -1, kerr.ListenerNotFound.Code
+	default:
+		return -1, kerr.LeaderNotAvailable.Code
+	}
+}
+
+func (m metadataView) reachable(ids []int32) []int32 {
+	out := make([]int32, 0, len(ids))
+	for _, id := range ids {
+		if endpoint(m.x.broker(id), m.listener) != nil {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// offlineReplicas are those that clients of listener can't reach.
+func offlineReplicas(x *topicIndex, replicas []int32, listener string) []int32 {
+	out := []int32{}
+	for _, id := range replicas {
+		if endpoint(x.broker(id), listener) == nil {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// metadataBrokers lists the brokers that clients of listener can reach.
+func metadataBrokers(x *topicIndex, listener string) []kmsg.MetadataResponseBroker {
+	out := make([]kmsg.MetadataResponseBroker, 0, len(x.brokers))
+	for i := range x.brokers {
+		if e := endpoint(&x.brokers[i], listener); e != nil {
+			n := kmsg.NewMetadataResponseBroker()
+			n.NodeID, n.Host, n.Port, n.Rack = x.brokers[i].ID, e.Host, e.Port, rack(&x.brokers[i])
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// rack is a broker's rack as the protocol has it: null for none.
+func rack(b *meta.Broker) *string {
+	if b.Rack == "" {
+		return nil
+	}
+	return &b.Rack
+}
+
+// The operations that Kafka knows on a topic and on the cluster, as bits: what
+// everybody may do as long as there are no ACLs.
+const (
+	topicOperations int32 = 1<<kmsg.ACLOperationRead | 1<<kmsg.ACLOperationWrite | 1<<kmsg.ACLOperationCreate |
+		1<<kmsg.ACLOperationDelete | 1<<kmsg.ACLOperationAlter | 1<<kmsg.ACLOperationDescribe |
+		1<<kmsg.ACLOperationDescribeConfigs | 1<<kmsg.ACLOperationAlterConfigs
+	clusterOperations int32 = 1<<kmsg.ACLOperationCreate | 1<<kmsg.ACLOperationAlter | 1<<kmsg.ACLOperationDescribe |
+		1<<kmsg.ACLOperationClusterAction | 1<<kmsg.ACLOperationDescribeConfigs | 1<<kmsg.ACLOperationAlterConfigs |
+		1<<kmsg.ACLOperationIdempotentWrite
+)

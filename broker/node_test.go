@@ -1,0 +1,174 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"firn/broker/config"
+	"firn/segment/vfs"
+	"firn/zkmeta/solo"
+)
+
+// node is a whole broker on a directory of its own: real logs, real metadata
+// file. Tests ask its handlers, as a connection would.
+type node struct {
+	*Broker
+	t    testing.TB
+	dir  string
+	set  map[string]string
+	stop func()
+}
+
+// startNode starts broker 1 on dir, with settings as key=value.
+func startNode(t testing.TB, dir string, settings ...string) *node {
+	t.Helper()
+	n := &node{t: t, dir: dir, set: map[string]string{"num.partitions": "1"}}
+	for _, s := range settings {
+		k, v, _ := strings.Cut(s, "=")
+		n.set[k] = v
+	}
+	n.start()
+	t.Cleanup(func() { n.stop() })
+	return n
+}
+
+func (n *node) start() {
+	n.t.Helper()
+	store, err := solo.Open(filepath.Join(n.dir, "meta.db"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	conf, _, err := config.NewBroker(config.NewRegistry(), config.Static{Set: n.set})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() && os.Getenv("BROKER_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	b, err := New(Config{
+		NodeID:    1,
+		Settings:  conf,
+		LogDir:    filepath.Join(n.dir, "logs"),
+		Meta:      store,
+		FS:        vfs.OS(),
+		Listeners: []Listener{{Name: "PLAINTEXT", Host: "127.0.0.1"}},
+		Log:       log,
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.Broker = b
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	n.stop = func() {
+		n.stop = func() {}
+		cancel()
+		if err := <-done; err != nil {
+			n.t.Errorf("Run: %v", err)
+		}
+		if err := store.Close(); err != nil {
+			n.t.Errorf("closing the store: %v", err)
+		}
+	}
+	ready, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	if err := b.await(ready, b.settled); err != nil {
+		select {
+		case err := <-done:
+			done <- err
+			n.t.Fatalf("Run: %v", err)
+		default:
+			n.t.Fatalf("not ready: %v", err)
+		}
+	}
+}
+
+// restart stops the broker in order and starts it again on the same directory.
+func (n *node) restart() {
+	n.t.Helper()
+	n.stop()
+	n.start()
+}
+
+// ask has the broker answer req, in the version that req says.
+func ask[R kmsg.Response](n *node, req kmsg.Request) R {
+	n.t.Helper()
+	for _, a := range apis() {
+		if int16(a.key) != req.Key() {
+			continue
+		}
+		if v := req.GetVersion(); v < a.min || v > a.max {
+			n.t.Fatalf("%T: version %d is not served", req, v)
+		}
+		resp := a.handle(n.Broker, n.t.Context(), &request{version: req.GetVersion(), listener: "PLAINTEXT", msg: req})
+		if resp == nil {
+			n.t.Fatalf("%T: the connection was closed", req)
+		}
+		resp.SetVersion(req.GetVersion())
+		return resp.(R)
+	}
+	n.t.Fatalf("%T is not served", req)
+	panic("unreachable")
+}
+
+// create makes a topic, with configs as key=value.
+func (n *node) create(name string, partitions int32, configs ...string) kmsg.CreateTopicsResponseTopic {
+	n.t.Helper()
+	resp := n.tryCreate(name, partitions, 1, configs...)
+	if resp.ErrorCode != 0 {
+		n.t.Fatalf("create %s: code %d, %s", name, resp.ErrorCode, words(resp.ErrorMessage))
+	}
+	return resp
+}
+
+func (n *node) tryCreate(name string, partitions int32, factor int16, configs ...string) kmsg.CreateTopicsResponseTopic {
+	n.t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Version, req.TimeoutMillis = 7, 10_000
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, factor
+	for _, c := range configs {
+		k, v, _ := strings.Cut(c, "=")
+		rc := kmsg.NewCreateTopicsRequestTopicConfig()
+		rc.Name, rc.Value = k, &v
+		topic.Configs = append(topic.Configs, rc)
+	}
+	req.Topics = append(req.Topics, topic)
+	return ask[*kmsg.CreateTopicsResponse](n, req).Topics[0]
+}
+
+// delete deletes a topic by name and returns the code.
+func (n *node) delete(name string) int16 {
+	n.t.Helper()
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.Version, req.TimeoutMillis = 5, 10_000
+	req.TopicNames = []string{name}
+	return ask[*kmsg.DeleteTopicsResponse](n, req).Topics[0].ErrorCode
+}
+
+// describe asks Metadata v13 for one topic, without auto-creation.
+func (n *node) describe(name string) kmsg.MetadataResponseTopic {
+	n.t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version = 13
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = &name
+	req.Topics = append(req.Topics, topic)
+	return ask[*kmsg.MetadataResponse](n, req).Topics[0]
+}
+
+func words(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,53 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestProducerIDsAreHandedOutOnceAndABlockIsKeptInReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		blocks, down := int64(0), false
+		p := newProducerIDs(slog.New(slog.DiscardHandler), func(context.Context) (int64, int64, error) {
+			if down {
+				return 0, 0, errors.New("store away")
+			}
+			blocks++
+			return blocks * 100, blocks*100 + 10, nil
+		})
+		done := make(chan struct{})
+		go func() { _ = p.run(ctx); close(done) }()
+		seen := map[int64]bool{}
+		take := func(n int) {
+			t.Helper()
+			for range n {
+				id, err := p.next(ctx)
+				if err != nil || seen[id] {
+					t.Fatalf("id %d (seen: %v), %v", id, seen[id], err)
+				}
+				seen[id] = true
+			}
+		}
+		take(5)
+		synctest.Wait()
+		if blocks != 2 {
+			t.Fatalf("%d blocks fetched, want one in use and one in reserve", blocks)
+		}
+		down = true
+		take(15) // the store isn't needed
+		short, stop := context.WithTimeout(ctx, time.Minute)
+		if _, err := p.next(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("without a block: %v", err)
+		}
+		stop()
+		down = false
+		take(3)
+		cancel()
+		<-done
+	})
+}

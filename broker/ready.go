@@ -1,0 +1,56 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"firn/replication/meta"
+)
+
+// readyWait is how long a start waits for the roles of its partitions before it
+// serves all the same: those that still wait for the archive (T8) answer
+// NOT_LEADER_OR_FOLLOWER until they are ready.
+const readyWait = 30 * time.Second
+
+// awaitRoles waits until every partition that this broker is to lead, leads.
+func (b *Broker) awaitRoles(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	began := time.Now()
+	if err := b.await(ctx, b.settled); err != nil && ctx.Err() == nil {
+		b.log.Warn("not every partition is ready to be led; serving without them", "seconds", time.Since(began).Seconds())
+	}
+}
+
+// settled: the picture holds this broker's registration, and each partition that
+// is hosted here has a leader elected since, which is at work if it is this one.
+func (b *Broker) settled(x *topicIndex) bool {
+	self := b.self()
+	me := x.broker(b.cfg.NodeID)
+	if me == nil || me.Epoch != self.Epoch || x.controller == meta.NoLeader.ID {
+		return false
+	}
+	for _, t := range x.byName {
+		for p := range t.parts {
+			if t.parts[p] == nil {
+				continue
+			}
+			leader := t.states[p].Leader
+			if leader.ID == self.ID && leader.Epoch != self.Epoch {
+				return false // of our last registration: the election is to come
+			}
+			if leader != self {
+				continue
+			}
+			if _, _, here := t.parts[p].Leader(); !here {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (b *Broker) allocateProducerIDs(ctx context.Context) (first, below int64, err error) {
+	first, err = meta.NextProducerIDs(ctx, b.cfg.Meta, b.cfg.NodeID)
+	return first, first + meta.ProducerIDBlock, err
+}

@@ -1,0 +1,317 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"firn/replication"
+	"firn/replication/isr"
+	"firn/replication/meta"
+	"firn/segment"
+	"firn/segment/vfs"
+)
+
+// replicas are the partitions that this broker hosts. image alone changes them,
+// by apply; everybody may look.
+type replicas struct {
+	node int32
+	dir  *segment.Dir
+	fs   vfs.FS
+	path string // of dir
+	// self is this broker in its current registration.
+	self func() meta.Member
+	// changed is raised when a replica has taken a new role.
+	changed *signal
+	// reconfigured asks for a round of retention: settings have changed.
+	reconfigured chan<- struct{}
+	log     *slog.Logger
+	// ctx ends when the broker stops: a change of role may take as long as the
+	// archive does, so it outlives the round that began it.
+	ctx   context.Context
+	roles sync.WaitGroup
+
+	mu struct {
+		sync.RWMutex
+		all map[replicaKey]*replica
+	}
+}
+
+type replicaKey struct {
+	topic meta.TopicID
+	index int32
+}
+
+// replica is one partition on this broker: its log, and its part in replication.
+type replica struct {
+	key   replicaKey
+	name  segment.TopicPartition
+	local *segment.Log
+	part  *replication.Partition
+	// options and rules are what log and part were last told; image's alone.
+	options segment.Options
+	rules   isr.Rules
+
+	mu struct {
+		sync.Mutex
+		// want is the state to take on, nil if there is none beyond what it has;
+		// busy: a goroutine is at it, which newer cancels for a newer state.
+		want  *meta.PartitionState
+		busy  bool
+		newer context.CancelFunc
+	}
+}
+
+const (
+	// openers bounds the logs that are opened at once: more than a few make no
+	// disk faster.
+	openers = 8
+	// roleWait is how long a round waits for its replicas to take their roles
+	// before it is published all the same; what takes longer waits for the archive.
+	roleWait = 2 * time.Second
+)
+
+// get returns a hosted replica, nil if there is none.
+func (rs *replicas) get(topic meta.TopicID, p int32) *replica {
+	rs.mu.RLock()
+	defer rs.mu.RUnlock()
+	return rs.mu.all[replicaKey{topic, p}]
+}
+
+// list returns all replicas.
+func (rs *replicas) list() []*replica {
+	rs.mu.RLock()
+	defer rs.mu.RUnlock()
+	return slices.Collect(maps.Values(rs.mu.all))
+}
+
+// apply brings the replicas from picture old to next, and enters them there.
+// Topics that are gone go first: one of them may have left its name to another.
+func (rs *replicas) apply(ctx context.Context, old, next *topicIndex) error {
+	var gone []*replica
+	for id, t := range old.byID {
+		if next.byID[id] == nil {
+			for p := range t.parts {
+				if r := rs.get(id, int32(p)); r != nil {
+					gone = append(gone, r)
+				}
+			}
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(openers)
+	for _, r := range gone {
+		g.Go(func() error { return rs.drop(ctx, r) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+
+	var moving sync.WaitGroup
+	for id, t := range next.byID {
+		before := old.byID[id]
+		if before == t {
+			continue
+		}
+		for p := range t.Replicas {
+			if !slices.Contains(t.Replicas[p], rs.node) {
+				continue
+			}
+			g.Go(func() error {
+				rs.bring(next, before, t, int32(p), &moving)
+				return nil
+			})
+		}
+	}
+	_ = g.Wait() // a replica that can't be opened is logged, and doesn't hold up the others
+	waitAtMost(ctx, &moving, roleWait)
+	return nil
+}
+
+// bring makes one replica what picture next says, and enters it there.
+func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, moving *sync.WaitGroup) {
+	r := rs.get(t.ID, p)
+	if r == nil {
+		var err error
+		if r, err = rs.open(next, t, p); err != nil {
+			rs.log.Error("partition can't be opened", "topic", t.Name, "partition", p, "err", err)
+			return
+		}
+	}
+	if r.configure(next, t) {
+		select {
+		case rs.reconfigured <- struct{}{}:
+		default: // asked for already
+		}
+	}
+	t.parts[p] = r.part
+	if t.states[p].LeaderEpoch >= 0 && (before == nil || int(p) >= len(before.states) || before.states[p].Version != t.states[p].Version) {
+		moving.Add(1)
+		rs.become(r, t.states[p], moving.Done)
+	}
+}
+
+// configure takes on a topic's settings, and says whether its log's have changed.
+func (r *replica) configure(x *topicIndex, t *topic) (changed bool) {
+	if o := logOptions(t.settings, x.settings, t.internal); o != r.options {
+		r.local.SetOptions(o)
+		r.options, changed = o, true
+	}
+	if rules := rulesOf(t, r.key.index); rules != r.rules {
+		r.part.SetRules(rules)
+		r.rules = rules
+	}
+	return changed
+}
+
+func rulesOf(t *topic, p int32) isr.Rules {
+	return isr.Rules{MinInsync: t.settings.MinInsyncReplicas, Replicas: len(t.Replicas[p])}
+}
+
+// open opens or creates a replica's log.
+func (rs *replicas) open(x *topicIndex, t *topic, p int32) (*replica, error) {
+	name := segment.TopicPartition{Topic: t.Name, Partition: p}
+	o := logOptions(t.settings, x.settings, t.internal)
+	log, err := rs.dir.Open(name, t.ID, o)
+	if errors.Is(err, segment.ErrTopicID) {
+		// Of another topic that had this name. It isn't ours to delete (B10, B14).
+		if err := rs.setAside(name); err != nil {
+			return nil, err
+		}
+		log, err = rs.dir.Open(name, t.ID, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{
+		key:   replicaKey{t.ID, p},
+		name:  name,
+		local: log, options: o,
+		rules: rulesOf(t, p),
+		part: replication.New(replication.Config{
+			Topic: t.Name, TopicID: t.ID, Index: p, Log: log, Rules: rulesOf(t, p),
+		}),
+	}
+	rs.mu.Lock()
+	rs.mu.all[r.key] = r
+	rs.mu.Unlock()
+	return r, nil
+}
+
+// setAside renames the directory of a log that no topic of this cluster owns.
+func (rs *replicas) setAside(name segment.TopicPartition) error {
+	from := filepath.Join(rs.path, name.String())
+	to := from + "." + time.Now().UTC().Format("20060102T150405.000000000") + "-stray"
+	rs.log.Warn("log of another topic with the same name set aside", "topic", name.Topic, "partition", name.Partition, "dir", to)
+	if err := rs.fs.Rename(from, to); err != nil {
+		return err
+	}
+	return rs.fs.SyncDir(rs.path)
+}
+
+// drop ends a replica whose topic is deleted, and deletes its log.
+func (rs *replicas) drop(ctx context.Context, r *replica) error {
+	r.abandon()
+	if err := r.part.Stop(ctx); err != nil {
+		return err
+	}
+	if err := rs.dir.Delete(r.name); err != nil {
+		return err
+	}
+	rs.mu.Lock()
+	delete(rs.mu.all, r.key)
+	rs.mu.Unlock()
+	return nil
+}
+
+// become makes r take on state s, in the background: to lead may mean to wait
+// for the archive (T8). done is called when it has, or when a newer state or the
+// replica's end came first.
+func (rs *replicas) become(r *replica, s meta.PartitionState, done func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.want = &s
+	if r.mu.busy {
+		r.mu.newer()
+		done()
+		return
+	}
+	r.mu.busy, r.mu.newer = true, func() {}
+	rs.roles.Go(func() {
+		defer done()
+		for rs.step(r) {
+		}
+	})
+}
+
+// step takes on the state that r wants, if any; false: there is nothing to do.
+func (rs *replicas) step(r *replica) bool {
+	ctx, cancel := context.WithCancel(rs.ctx)
+	defer cancel()
+	r.mu.Lock()
+	want := r.mu.want
+	if want == nil || rs.ctx.Err() != nil {
+		r.mu.busy = false
+		r.mu.Unlock()
+		return false
+	}
+	r.mu.newer = cancel
+	r.mu.Unlock()
+
+	err := r.part.Become(ctx, *want, rs.self())
+	if err == nil || errors.Is(err, replication.ErrFencedEpoch) {
+		r.mu.Lock()
+		if r.mu.want == want {
+			r.mu.want = nil
+		}
+		r.mu.Unlock()
+		rs.changed.raise()
+		return true
+	}
+	if ctx.Err() == nil {
+		rs.log.Warn("partition can't take its role yet; will retry", "topic", r.name.Topic, "partition", r.name.Partition, "epoch", want.LeaderEpoch, "err", err)
+		sleep(ctx, time.Second)
+	}
+	return true
+}
+
+// abandon makes a change of role under way end.
+func (r *replica) abandon() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.want = nil
+	if r.mu.busy {
+		r.mu.newer()
+	}
+}
+
+// waitAtMost waits for wg, but no longer than d.
+func waitAtMost(ctx context.Context, wg *sync.WaitGroup, d time.Duration) {
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// stop ends every replica's role. Its logs stay open.
+func (rs *replicas) stop(ctx context.Context) {
+	for _, r := range rs.list() {
+		r.abandon()
+		if err := r.part.Stop(ctx); err != nil {
+			rs.log.Warn("partition doesn't stop", "topic", r.name.Topic, "partition", r.name.Partition, "err", err)
+		}
+	}
+	rs.roles.Wait()
+}
