@@ -9,7 +9,9 @@ import (
 )
 
 // Stop, returned by a visit, ends a Walk early and without an error.
-var Stop = errors.New("batch: stop walking") //nolint:revive,staticcheck // reads as what it does, like fs.SkipAll
+//
+//lint:ignore ST1012 a signal and no error, like fs.SkipAll
+var Stop = errors.New("batch: stop walking")
 
 // Walk calls visit with each record of b, in order, decompressing as it goes.
 // It holds no more than one record and what its codec needs in memory, and stops

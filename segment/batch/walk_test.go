@@ -14,13 +14,13 @@ import (
 
 var codecs = []Codec{None, Gzip, Snappy, LZ4, Zstd}
 
-// big makes a batch of records of all sizes, up to a few hundred KiB.
+// big makes a batch of about a MiB of records of all sizes.
 func big(t testing.TB, spec Spec) Batch {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	b := NewBuilder(spec)
 	for i := range 200 {
-		value := bytes.Repeat([]byte(fmt.Sprintf("%d,", rng.Uint64())), 1<<rng.IntN(14))
+		value := bytes.Repeat([]byte(fmt.Sprintf("%d,", rng.Uint64())), 1<<rng.IntN(12))
 		b.Add(int64(i), []byte("key"), value, Header{"a", []byte("b")})
 	}
 	batch, err := b.Build()
@@ -33,7 +33,7 @@ func big(t testing.TB, spec Spec) Batch {
 func TestEveryCodecSaysTheSame(t *testing.T) {
 	want := dumpAll(t, big(t, Spec{BaseOffset: 7}))
 	for _, codec := range codecs {
-		for _, level := range []int{0, -1, 1, 3, 9, 17, 22} {
+		for _, level := range []int{0, -1, 1, 9, 17, 22} {
 			b := big(t, Spec{BaseOffset: 7, Codec: codec, Level: level})
 			if err := VerifyProduced(b); err != nil {
 				t.Errorf("%v %d: %v", codec, level, err)
@@ -192,18 +192,17 @@ func TestZstdOfWideWindows(t *testing.T) {
 		count  int32
 		opts   []zstd.EOption
 		stream bool
-		want   error
 	}{
-		{"one segment within a window of ours", record, 1, []zstd.EOption{zstd.WithSingleSegment(true)}, false, nil},
-		{"one segment beyond it", two, 2, []zstd.EOption{zstd.WithSingleSegment(true)}, false, nil},
-		{"a stream of a wide window that needs none", record, 1, []zstd.EOption{zstd.WithWindowSize(64 << 20)}, true, nil},
+		{"one segment within a window of ours", record, 1, []zstd.EOption{zstd.WithSingleSegment(true)}, false},
+		{"one segment beyond it", two, 2, []zstd.EOption{zstd.WithSingleSegment(true)}, false},
+		{"a stream of a wide window that needs none", record, 1, []zstd.EOption{zstd.WithWindowSize(64 << 20)}, true},
 	} {
 		var buf bytes.Buffer
 		w, err := zstd.NewWriter(&buf, append(c.opts, zstd.WithEncoderConcurrency(1))...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := buf.Bytes()
+		var p []byte
 		if c.stream {
 			for part := range slices.Chunk(c.raw, 1<<20) {
 				if _, err := w.Write(part); err != nil {
@@ -225,8 +224,8 @@ func TestZstdOfWideWindows(t *testing.T) {
 			n++
 			return nil
 		})
-		if !errors.Is(err, c.want) || err == nil && n != c.count {
-			t.Errorf("%s: got %d records, %v, want %d, %v", c.name, n, err, c.count, c.want)
+		if err != nil || n != c.count {
+			t.Errorf("%s: got %d records, %v, want %d", c.name, n, err, c.count)
 		}
 	}
 	var h zstd.Header
