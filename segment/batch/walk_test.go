@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -119,6 +120,7 @@ func TestWalkRefusesRecordsThatDoNotFit(t *testing.T) {
 		{"length too small", 1, with(0, 0x14)},
 		{"length too large", 1, with(0, 0x18)},
 		{"length zero", 1, with(0, 0)},
+		{"a byte behind the last header, inside", 1, append(with(0, 0x18), 0)},
 		{"key longer than the record", 1, with(4, 0x7e)},
 		{"value longer than the record", 1, with(6, 0x7e)},
 		{"too many headers", 1, with(8, 0x7e)},
@@ -242,6 +244,20 @@ func TestXerialStreamsMayFollowOneAnother(t *testing.T) {
 	got := strings.Join(dumpAll(t, both), "; ")
 	if want := `0 @0 null="one"; 1 @0 null="two"`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A copy from offset 0 means something to S2, snappy's successor, but a consumer
+// would choke on it.
+func TestSnappyIsNoS2(t *testing.T) {
+	good := []byte("\x08\x0cabcd\x01\x04") // 8 bytes: abcd, and 4 from 4 back
+	s2 := []byte("\x0c\x0cabcd\x01\x04\x01\x00")
+	for p, want := range map[string]string{string(good): "abcdabcd", string(s2): ""} {
+		var r snappyReader
+		r.reset([]byte(p), 100)
+		if got, err := io.ReadAll(&r); string(got) != want || (err != nil) != (want == "") {
+			t.Errorf("%q: got %q, %v", p, got, err)
+		}
 	}
 }
 
