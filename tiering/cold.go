@@ -57,9 +57,9 @@ type resolver interface {
 	// damaged: m is not to be trusted any more. When the channel is closed, ask
 	// manifest: the same m again means that the object is lost (D24).
 	reload(m *Manifest) <-chan struct{}
-	// aborted adds to dst the aborted transactions that overlap [first, below),
-	// as far as the local log knows them.
-	aborted(dst []segment.AbortedTxn, first, below int64) []segment.AbortedTxn
+	// aborted lists the aborted transactions that overlap [first, below), as far
+	// as the local log knows them.
+	aborted(first, below int64) ([]segment.AbortedTxn, error)
 }
 
 // await asks until there is an answer or ctx ends.
