@@ -28,9 +28,9 @@ func (c *conn) writeFetch(h wire.RequestHeader, f *fetcher, s *session) error {
 	}
 	f.resp.B, f.bodies, f.nodes = f.resp.B[:0], f.bodies[:0], f.nodes[:0]
 	f.resp.Begin(h.Version, h.Correlation, 0, id, f.groups())
-	bytes, failed := 0, false
 	for i, n := f.next(0); i < len(f.parts); i, n = f.next(n) {
 		f.resp.Topic(f.parts[i].name, f.parts[i].id, f.members(i, n))
+		bytes, failed := 0, false
 		for j := i; j < n; j++ {
 			if p := &f.parts[j]; !p.skip {
 				c.encode(f, p)
@@ -39,9 +39,11 @@ func (c *conn) writeFetch(h wire.RequestHeader, f *fetcher, s *session) error {
 			}
 		}
 		f.resp.EndTopic()
+		if t := f.parts[i].t; t != nil {
+			t.stats.fetched(bytes, failed)
+		}
 	}
 	f.resp.End(f.nodes)
-	c.s.metrics.fetched(bytes, failed)
 	err := c.writeResponse(f.resp.B, f.bodies)
 	clear(f.bodies)
 	if cap(f.resp.B) > stage {

@@ -11,10 +11,6 @@ import (
 // metrics of the network side. A request costs a few atomic additions.
 type metrics struct {
 	byKey      [128]apiMetrics
-	bytesIn    prometheus.Counter
-	bytesOut   prometheus.Counter
-	failedIn   prometheus.Counter
-	failedOut  prometheus.Counter
 	idleClosed prometheus.Counter
 }
 
@@ -45,10 +41,6 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30},
 	}, []string{"request"})
 	m := &metrics{
-		bytesIn:    counter("kafka_server_brokertopicmetrics_bytesin_total", "Bytes of records that producers appended."),
-		bytesOut:   counter("kafka_server_brokertopicmetrics_bytesout_total", "Bytes of records sent to consumers."),
-		failedIn:   counter("kafka_server_brokertopicmetrics_failedproducerequests_total", "Produce requests in which a partition failed."),
-		failedOut:  counter("kafka_server_brokertopicmetrics_failedfetchrequests_total", "Fetch requests in which a partition failed."),
 		idleClosed: counter("firn_broker_idle_connections_closed_total", "Connections closed because nothing moved on them."),
 	}
 	for _, a := range apis() {
@@ -58,24 +50,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{requests, seconds, m.bytesIn, m.bytesOut, m.failedIn, m.failedOut, m.idleClosed} {
+	for _, c := range []prometheus.Collector{requests, seconds, m.idleClosed} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
-}
-
-func (m *metrics) produced(bytes int, failed bool) {
-	m.bytesIn.Add(float64(bytes))
-	if failed {
-		m.failedIn.Inc()
-	}
-}
-
-func (m *metrics) fetched(bytes int, failed bool) {
-	m.bytesOut.Add(float64(bytes))
-	if failed {
-		m.failedOut.Inc()
-	}
 }

@@ -5,10 +5,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"firn/broker/config"
@@ -23,6 +25,7 @@ type node struct {
 	t    testing.TB
 	dir  string
 	set  map[string]string
+	reg  *prometheus.Registry
 	stop func()
 }
 
@@ -49,6 +52,7 @@ func (n *node) start() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	n.reg = prometheus.NewRegistry()
 	log := slog.New(slog.DiscardHandler)
 	if testing.Verbose() && os.Getenv("BROKER_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -61,6 +65,7 @@ func (n *node) start() {
 		FS:        vfs.OS(),
 		Listeners: []Listener{{Name: "PLAINTEXT", Host: "127.0.0.1"}},
 		Log:       log,
+		Metrics:   n.reg,
 	})
 	if err != nil {
 		n.t.Fatal(err)
@@ -90,6 +95,39 @@ func (n *node) start() {
 			n.t.Fatalf("not ready: %v", err)
 		}
 	}
+}
+
+// dial connects to the broker's listener.
+func (n *node) dial() *client {
+	n.t.Helper()
+	return (&testBroker{t: n.t, b: n.Broker, addr: n.server.listeners[0].Addr().String()}).dial()
+}
+
+// metric is the value of a metric with these labels, as name=value.
+func (n *node) metric(name string, labels ...string) float64 {
+	n.t.Helper()
+	families, err := n.reg.Gather()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			has := 0
+			for _, l := range m.GetLabel() {
+				if slices.Contains(labels, l.GetName()+"="+l.GetValue()) {
+					has++
+				}
+			}
+			if has == len(labels) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	n.t.Fatalf("no metric %s%v", name, labels)
+	panic("unreachable")
 }
 
 // restart stops the broker in order and starts it again on the same directory.

@@ -76,12 +76,12 @@ func (c *conn) appendAll(h wire.RequestHeader, start int) (failed bool) {
 	refused := c.refuseProduce()
 	now := c.s.b.now().UnixMilli()
 	index := c.s.b.topics.Load()
-	bytes := 0
 	p.resp.Begin(h.Version, h.Correlation, len(p.req.Topics))
 	for i := range p.req.Topics {
 		rt := &p.req.Topics[i]
 		t := p.topic.find(index, rt.Name, rt.ID)
 		p.resp.Topic(rt)
+		bytes, records, refusedHere := 0, int64(0), false
 		for j := rt.From; j < rt.Below; j++ {
 			rp := &p.req.Partitions[j]
 			res := wire.ProduceResult{Index: rp.Index, BaseOffset: -1, LogAppendTime: -1, LogStart: -1, Leader: wire.NoLeader}
@@ -99,17 +99,20 @@ func (c *conn) appendAll(h wire.RequestHeader, start int) (failed bool) {
 				})
 			}
 			if err == nil {
-				bytes += len(rp.Records)
+				if !a.Duplicate {
+					bytes += len(rp.Records)
+					records += a.Last - a.First + 1
+				}
 				res.BaseOffset, res.LogAppendTime, res.LogStart = a.First, a.AppendTime, a.LogStart
 			} else {
-				failed = true
+				refusedHere = true
 				c.failResult(&res, t, err)
 			}
 			at := p.resp.Partition(&res)
 			if err == nil && p.req.Acks != acksNone {
 				w := ackWait{p: part, a: a, all: p.req.Acks == acksAll, at: at - start}
 				if acked, err := w.acked(); err != nil {
-					failed = true
+					refusedHere = true
 					wire.FailProduce(p.resp.B, at, errorCode(err))
 				} else if !acked {
 					p.waits = append(p.waits, w)
@@ -117,9 +120,12 @@ func (c *conn) appendAll(h wire.RequestHeader, start int) (failed bool) {
 			}
 		}
 		p.resp.EndTopic()
+		if t != nil {
+			t.stats.produced(bytes, records, refusedHere)
+		}
+		failed = failed || refusedHere
 	}
 	p.resp.End(0, p.nodes)
-	c.s.metrics.produced(bytes, failed)
 	return failed
 }
 

@@ -17,6 +17,32 @@ type topicStats struct {
 	failedProduces, failedFetches  atomic.Int64
 }
 
+// produced counts what a Produce request did to the topic. A nil topicStats
+// counts nothing.
+func (s *topicStats) produced(bytes int, records int64, failed bool) {
+	if s == nil {
+		return
+	}
+	s.produceRequests.Add(1)
+	s.bytesIn.Add(int64(bytes))
+	s.messagesIn.Add(records)
+	if failed {
+		s.failedProduces.Add(1)
+	}
+}
+
+// fetched counts what a Fetch request got of the topic.
+func (s *topicStats) fetched(bytes int, failed bool) {
+	if s == nil {
+		return
+	}
+	s.fetchRequests.Add(1)
+	s.bytesOut.Add(int64(bytes))
+	if failed {
+		s.failedFetches.Add(1)
+	}
+}
+
 // clusterMetrics shows topics, partitions and logs as they stand when somebody
 // scrapes: nothing is kept up for it in between. Names are those of the JMX
 // exporter with Strimzi's rules, and of kafka_exporter.
