@@ -269,7 +269,6 @@ func TestIndexSearch(t *testing.T) {
 func TestKeysParseToThemselves(t *testing.T) {
 	for _, k := range []Key{
 		{Kind: KindIdentity},
-		{Kind: KindTakeover, ArchiveID: "8f0c"},
 		{Kind: KindTopic, Partition: Partition{Topic: "a_b-c.d", ID: testPart.ID}},
 		{Kind: KindDeleted, Partition: Partition{Topic: "a_b-c.d", ID: testPart.ID}},
 		{Kind: KindLog, Partition: testPart, Base: math.MaxInt64, Epoch: math.MaxInt32, ID: math.MaxUint64},
@@ -284,7 +283,7 @@ func TestKeysParseToThemselves(t *testing.T) {
 	}
 	id := testPart.ID.String()
 	for _, s := range []string{
-		"", "firn.json/", "x", "takeover-.json", "t~" + id, "t~" + id + "/0", "t~" + id + "/0/x.log",
+		"", "firn.json/", "x", "t~" + id, "t~" + id + "/0", "t~" + id + "/0/x.log",
 		"t~" + id + "/0/5-1-0000000000000abc.log",                                        // base not 20 digits
 		"t~" + id + "/0/00000000000000000005-1-0000000000000ABC.log",                     // upper case
 		"t~" + id + "/0/00000000000000000005-01-0000000000000abc.log",                    // epoch with a zero

@@ -13,6 +13,14 @@ type TopicID [16]byte
 // String is Kafka's form: base64 for URLs, without padding.
 func (t TopicID) String() string { return base64.RawURLEncoding.EncodeToString(t[:]) }
 
+// MarshalText and UnmarshalText make it that form in JSON.
+func (t TopicID) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+func (t *TopicID) UnmarshalText(b []byte) (err error) {
+	*t, err = ParseTopicID(string(b))
+	return err
+}
+
 // ParseTopicID is the inverse of String.
 func ParseTopicID(s string) (TopicID, error) {
 	var t TopicID
@@ -46,7 +54,6 @@ type Kind uint8
 
 const (
 	KindIdentity Kind = iota + 1 // firn.json
-	KindTakeover                 // takeover-<archive id>.json: who took over from that owner
 	KindTopic                    // <topic>~<id>/topic.json
 	KindDeleted                  // <topic>~<id>/deleted.json
 	KindLog                      // …/<partition>/<base20>-<epoch>-<id>.log
@@ -64,7 +71,6 @@ type Key struct {
 	Epoch     int32     // the leader epoch of whoever wrote it
 	Seq       int64     // KindManifest
 	ID        uint64    // random: no two attempts share a key (T2)
-	ArchiveID string    // KindTakeover: of the owner that was displaced
 }
 
 const identityKey = "firn.json"
@@ -74,8 +80,6 @@ func (k Key) String() string {
 	switch k.Kind {
 	case KindIdentity:
 		return identityKey
-	case KindTakeover:
-		return "takeover-" + k.ArchiveID + ".json"
 	case KindTopic:
 		return TopicDir(k.Partition.Topic, k.Partition.ID) + "topic.json"
 	case KindDeleted:
@@ -103,12 +107,7 @@ func parseKey(s string) (k Key, ok bool) {
 	if s == identityKey {
 		return Key{Kind: KindIdentity}, true
 	}
-	dir, rest, nested := strings.Cut(s, "/")
-	if !nested {
-		id, ok := strings.CutPrefix(s, "takeover-")
-		id, ok2 := strings.CutSuffix(id, ".json")
-		return Key{Kind: KindTakeover, ArchiveID: id}, ok && ok2 && id != ""
-	}
+	dir, rest, _ := strings.Cut(s, "/")
 	topic, id, _ := strings.Cut(dir, "~")
 	tid, err := ParseTopicID(id)
 	if err != nil || !validTopic(topic) {

@@ -1,0 +1,174 @@
+package tiering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"firn/tiering/objstore"
+)
+
+// Identity is firn.json: whose archive a prefix is. The owner has both ids in
+// its metadata store too, and touches nothing where they differ.
+type Identity struct {
+	Format    int    `json:"format"`
+	ClusterID string `json:"cluster_id"`
+	// ArchiveID changes hands: whoever takes a prefix over puts a new one here,
+	// and the owner before stops when it sees that.
+	ArchiveID string `json:"archive_id"`
+}
+
+// ErrNotOurs: the prefix belongs to another cluster, or has been taken over.
+var ErrNotOurs = errors.New("tiering: archive belongs to another owner")
+
+// DecodeIdentity reads a firn.json.
+func DecodeIdentity(b []byte) (Identity, error) {
+	var id Identity
+	if err := decodeJSON(b, &id); err != nil {
+		return Identity{}, fmt.Errorf("firn.json: %w", err)
+	}
+	if id.ClusterID == "" || id.ArchiveID == "" {
+		return Identity{}, fmt.Errorf("firn.json: %w: an id is missing", ErrCorrupt)
+	}
+	return id, nil
+}
+
+// LoadIdentity reads the prefix's firn.json; objstore.ErrNotFound if there is none.
+func LoadIdentity(ctx context.Context, store objstore.Store) (Identity, error) {
+	b, err := getAll(ctx, store, identityKey, maxJSON)
+	if err != nil {
+		return Identity{}, err
+	}
+	return DecodeIdentity(b)
+}
+
+// TakeOver replaces the owner of a prefix, if it is still old; objstore.ErrChanged
+// if it isn't. Restore and adopt do it before anything else.
+func TakeOver(ctx context.Context, store objstore.Store, old, next Identity) error {
+	have, err := getAll(ctx, store, identityKey, maxJSON)
+	if err != nil {
+		return err
+	}
+	id, err := DecodeIdentity(have)
+	if err != nil {
+		return err
+	}
+	if id.ClusterID != old.ClusterID || id.ArchiveID != old.ArchiveID {
+		return fmt.Errorf("tiering: take over: owner is %s/%s: %w", id.ClusterID, id.ArchiveID, objstore.ErrChanged)
+	}
+	next.Format = jsonFormat
+	return objstore.Swap(ctx, store, identityKey, have, encodeJSON(next))
+}
+
+// checkOwner reports whether firn.json still carries our ids. It is asked
+// before anything is deleted by a listing.
+func checkOwner(ctx context.Context, store objstore.Store, ours Identity) error {
+	id, err := LoadIdentity(ctx, store)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return fmt.Errorf("%w: firn.json is gone; put it back, or point archive.url at the right prefix", ErrNotOurs)
+	}
+	if err != nil {
+		return err
+	}
+	if id.ClusterID != ours.ClusterID || id.ArchiveID != ours.ArchiveID {
+		return fmt.Errorf("%w: firn.json names cluster %s, archive %s; this broker has %s, %s: another took it over by restore or adopt, "+
+			"so this broker stops uploading to it and deleting from it", ErrNotOurs, id.ClusterID, id.ArchiveID, ours.ClusterID, ours.ArchiveID)
+	}
+	return nil
+}
+
+// Start is what a broker knows of its archive when it starts.
+type Start struct {
+	ClusterID string
+	// ArchiveID is the one in the metadata store, "" if none was ever recorded.
+	ArchiveID string
+	// NewMetadata: the metadata store had no cluster id before this start.
+	NewMetadata bool
+	// Archived is any partition with a pointer that names a manifest, and that
+	// pointer; nil if there is none.
+	Archived *struct {
+		Partition Partition
+		Pointer   Pointer
+	}
+	// NewID makes an archive id.
+	NewID func() string
+}
+
+// CheckStart compares the metadata store with the prefix and returns the
+// prefix's identity, for the caller to record in the metadata store. A prefix
+// without owner gets this cluster as one; otherwise nothing is changed. An
+// error that isn't the store's own tells the operator what to do.
+func CheckStart(ctx context.Context, store objstore.Store, s Start) (Identity, error) {
+	id, err := LoadIdentity(ctx, store)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return s.claim(ctx, store)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	switch {
+	case id.ClusterID != s.ClusterID && s.NewMetadata:
+		return Identity{}, fmt.Errorf("%w: the archive is that of cluster %s, and this broker is new (cluster %s): "+
+			"to make a broker of that archive run `firn archive restore`, otherwise set archive.url to an empty prefix", ErrNotOurs, id.ClusterID, s.ClusterID)
+	case id.ClusterID != s.ClusterID:
+		return Identity{}, fmt.Errorf("%w: the archive is that of cluster %s, this is cluster %s: set archive.url to this cluster's own prefix",
+			ErrNotOurs, id.ClusterID, s.ClusterID)
+	case s.NewMetadata:
+		return Identity{}, fmt.Errorf("%w: the metadata store is new, but the archive of this cluster (%s) has data: put the metadata back, "+
+			"or run `firn archive restore` to rebuild it from the archive", ErrNotOurs, id.ClusterID)
+	case s.ArchiveID != "" && s.ArchiveID != id.ArchiveID:
+		return Identity{}, fmt.Errorf("%w: archive id %s in firn.json, %s in the metadata store: the archive was taken over by a restore or adopt, "+
+			"or this metadata store is an old copy; set archive.url to another prefix, or stop the other owner and run `firn archive restore`",
+			ErrNotOurs, id.ArchiveID, s.ArchiveID)
+	}
+	return id, s.holds(ctx, store)
+}
+
+// claim makes s the owner of a prefix that has none.
+func (s Start) claim(ctx context.Context, store objstore.Store) (Identity, error) {
+	if s.ArchiveID != "" || s.Archived != nil {
+		return Identity{}, fmt.Errorf("%w: the metadata store names archived data, but there is no firn.json here: "+
+			"archive.url points at the wrong place, or the archive was deleted", ErrNotOurs)
+	}
+	if s.NewMetadata {
+		found := errors.New("found")
+		var key string
+		err := store.List(ctx, "", func(o objstore.Object) error { key = o.Key; return found })
+		if errors.Is(err, found) {
+			return Identity{}, fmt.Errorf("%w: the metadata store is new and the archive's prefix is not empty (%s, and no firn.json): "+
+				"set archive.url to an empty prefix", ErrNotOurs, key)
+		}
+		if err != nil {
+			return Identity{}, err
+		}
+	}
+	id := Identity{Format: jsonFormat, ClusterID: s.ClusterID, ArchiveID: s.NewID()}
+	err := store.Create(ctx, identityKey, encodeJSON(id))
+	if err == nil {
+		return id, nil
+	}
+	// Another broker of this cluster was faster, or the answer got lost (Z3).
+	have, lerr := LoadIdentity(ctx, store)
+	if lerr != nil {
+		return Identity{}, errors.Join(err, lerr)
+	}
+	if have.ClusterID != s.ClusterID {
+		return Identity{}, fmt.Errorf("%w: cluster %s has just claimed this prefix; give each cluster its own", ErrNotOurs, have.ClusterID)
+	}
+	return have, nil
+}
+
+// holds checks that the archive has what the metadata store names, by one example.
+func (s Start) holds(ctx context.Context, store objstore.Store) error {
+	if s.Archived == nil {
+		return nil
+	}
+	ptr := s.Archived.Pointer
+	if _, err := getExact(ctx, store, ptr.ManifestKey, ptr.ManifestSize, ptr.ManifestCRC); errors.Is(err, objstore.ErrNotFound) {
+		return fmt.Errorf("%w: the metadata store names %s of %s, which the archive does not hold: archive.url points at the wrong place, "+
+			"or objects were deleted", ErrNotOurs, ptr.ManifestKey, s.Archived.Partition)
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
