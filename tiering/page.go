@@ -10,7 +10,7 @@ const (
 	pageVersion = 1
 	// PageEntries is how many entries a page is sealed with. A manifest holds
 	// fewer than two pages' worth itself.
-	PageEntries = 512
+	PageEntries = 256
 	// MaxPageSize bounds what a page may take before it is read.
 	MaxPageSize = 16 << 20
 )
