@@ -130,3 +130,22 @@ func (s *Store) visit(key string, yield func(objstore.Object) error) error {
 	}
 	return yield(objstore.Object{Key: key, Size: i.Size, ModTime: i.ModTime.UnixMilli()})
 }
+
+// Folders tells directories as they are; one that is empty shows only while a
+// write or a deletion is under way.
+func (s *Store) Folders(ctx context.Context, prefix string) ([]string, error) {
+	entries, err := s.fs.ReadDir(filepath.Join(s.dir, filepath.FromSlash(prefix)))
+	if err != nil {
+		if err = s.mapped("list", prefix, err); errors.Is(err, objstore.ErrNotFound) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() && (prefix != "" || e.Name() != tmpName) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, ctx.Err()
+}

@@ -51,8 +51,9 @@ type Store struct {
 }
 
 var (
-	_ objstore.Store   = (*Store)(nil)
-	_ objstore.Swapper = (*Store)(nil)
+	_ objstore.Store    = (*Store)(nil)
+	_ objstore.Swapper  = (*Store)(nil)
+	_ objstore.Foldered = (*Store)(nil)
 )
 
 // ErrNoDir: the directory does not exist, and Config.Create was not set.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -77,4 +78,20 @@ func (s *Store) List(ctx context.Context, prefix string, yield func(objstore.Obj
 		}
 	}
 	return ctx.Err()
+}
+
+func (s *Store) Folders(ctx context.Context, prefix string) ([]string, error) {
+	var names []string
+	list, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for o := range s.client.Client.ListObjectsIter(list, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix + prefix}) {
+		if o.Err != nil {
+			return nil, mapped("list", prefix, o.Err)
+		}
+		if name, ok := strings.CutSuffix(strings.TrimPrefix(o.Key, s.prefix+prefix), "/"); ok && name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, ctx.Err()
 }

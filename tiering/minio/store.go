@@ -45,9 +45,10 @@ type Store struct {
 }
 
 var (
-	_ objstore.Store   = (*Store)(nil)
-	_ objstore.Swapper = (*Store)(nil)
-	_ objstore.Aborter = (*Store)(nil)
+	_ objstore.Store    = (*Store)(nil)
+	_ objstore.Swapper  = (*Store)(nil)
+	_ objstore.Aborter  = (*Store)(nil)
+	_ objstore.Foldered = (*Store)(nil)
 )
 
 // New makes a client. It sends nothing yet.

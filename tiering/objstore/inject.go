@@ -180,6 +180,18 @@ func (f *Faulty) List(ctx context.Context, prefix string, yield func(Object) err
 	return x.After
 }
 
+// Folders is a list to the hook.
+func (f *Faulty) Folders(ctx context.Context, prefix string) ([]string, error) {
+	x, err := f.before(ctx, Op{Kind: OpList, Key: prefix})
+	if err == nil {
+		err = x.After
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Folders(ctx, f.store, prefix)
+}
+
 func (f *Faulty) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
 	x, err := f.before(ctx, Op{Kind: OpGet, Key: key, Off: off, N: n})
 	if err == nil {

@@ -148,6 +148,14 @@ func (m *measured) Delete(ctx context.Context, key string) error {
 	return err
 }
 
+// Folders counts as a list.
+func (m *measured) Folders(ctx context.Context, prefix string) ([]string, error) {
+	start := time.Now()
+	names, err := Folders(ctx, m.store, prefix)
+	m.done(OpList, start, err)
+	return names, err
+}
+
 // AbortIncomplete is not counted: it happens once a sweep.
 func (m *measured) AbortIncomplete(ctx context.Context, prefix string, keep func(string) bool) (int, error) {
 	return AbortIncomplete(ctx, m.store, prefix, keep)

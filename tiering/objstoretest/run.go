@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) objstore.Store) {
 		{"MissingIsNotFound", missing},
 		{"ListInKeyOrder", list},
 		{"ListStopsWhenTold", listStops},
+		{"Folders", folders},
 		{"DeleteIsIdempotent", deletes},
 		{"ReadersKeepWhatTheyOpened", readersKeep},
 		{"NothingIsVisibleInPart", noPartialVisibility},
@@ -348,6 +349,18 @@ func listStops(t *testing.T, s objstore.Store) {
 	})
 	if err != stop || n != 3 {
 		t.Errorf("List = %v after %d objects, want the error of yield after 3", err, n)
+	}
+}
+
+func folders(t *testing.T, s objstore.Store) {
+	for _, k := range []string{"a/1/x", "a/1/y", "a/2/x", "a/z", "a-b/1", "c", "d/1"} {
+		put(t, s, k, nil)
+	}
+	for prefix, want := range map[string][]string{"": {"a", "a-b", "d"}, "a/": {"1", "2"}, "a/1/": nil, "none/": nil} {
+		got, err := objstore.Folders(t.Context(), s, prefix)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("Folders(%q) = %q, %v, want %q", prefix, got, err, want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -80,6 +81,22 @@ func (s *Store) List(ctx context.Context, prefix string, yield func(objstore.Obj
 		}
 	}
 	return ctx.Err()
+}
+
+func (s *Store) Folders(ctx context.Context, prefix string) ([]string, error) {
+	var names []string
+	pages := s3.NewListObjectsV2Paginator(s.client, &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: s.full(prefix), Delimiter: aws.String("/")})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, mapped("list", prefix, err)
+		}
+		for _, p := range page.CommonPrefixes {
+			names = append(names, strings.TrimSuffix(strings.TrimPrefix(aws.ToString(p.Prefix), s.prefix+prefix), "/"))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 func (s *Store) AbortIncomplete(ctx context.Context, prefix string, keep func(key string) bool) (int, error) {
