@@ -18,7 +18,8 @@ func (st *coldStream) aborted(first, below int64) (list []segment.AbortedTxn, wa
 			return nil, wait, coldError(err)
 		}
 		if end >= m.ArchivedEnd {
-			return st.s.aborted(list, first, below), nil, nil
+			local, err := st.s.aborted(first, below)
+			return append(list, local...), nil, err
 		}
 		e, wait, err := st.locate(m, end)
 		if wait != nil || err != nil {

@@ -67,8 +67,8 @@ func (w *coldWorld) reload(*Manifest) <-chan struct{} {
 	return ch
 }
 
-func (w *coldWorld) aborted(dst []segment.AbortedTxn, first, below int64) []segment.AbortedTxn {
-	return append(dst, w.openLocal...)
+func (w *coldWorld) aborted(first, below int64) ([]segment.AbortedTxn, error) {
+	return w.openLocal, nil
 }
 
 func (w *coldWorld) setFault(f func(objstore.Op) objstore.Fault) { w.fault.Store(&f) }
