@@ -1,5 +1,7 @@
 package wire
 
+import "math"
+
 // FetchRequest is a Fetch request of v4 to v18, in place: it points into its
 // frame. One is used again and again.
 type FetchRequest struct {
@@ -37,7 +39,7 @@ type FetchPartition struct {
 	LastEpoch     int32 // of a replica: epoch of its last record; -1
 	LogStart      int64 // of a replica; -1
 	MaxBytes      int32
-	HighWatermark int64 // of a replica, from v18; -1 if not told
+	HighWatermark int64 // of a replica, from v18; the largest int64 if not told
 }
 
 // FetchFlexible tells whether a version of Fetch is flexible.
@@ -119,7 +121,7 @@ func fetchTopic(r *Reader, version int16) (t FetchTopic) {
 }
 
 func fetchPartition(r *Reader, version int16) FetchPartition {
-	p := FetchPartition{LeaderEpoch: -1, LastEpoch: -1, LogStart: -1, HighWatermark: -1}
+	p := FetchPartition{LeaderEpoch: -1, LastEpoch: -1, LogStart: -1, HighWatermark: math.MaxInt64}
 	p.Index = r.Int32()
 	if version >= 9 {
 		p.LeaderEpoch = r.Int32()
