@@ -88,6 +88,10 @@ func wrapBatch(err error) error {
 		kind = ErrUnsupportedCodec
 	case errors.Is(err, batch.ErrInvalid):
 		kind = ErrInvalidRecord
+	case errors.Is(err, batch.ErrTimestamp):
+		kind = ErrInvalidTimestamp
+	case errors.Is(err, batch.ErrTooLarge):
+		kind = ErrTooLarge
 	}
 	return fmt.Errorf("%w: %w", kind, err)
 }
