@@ -172,10 +172,26 @@ func (l *Log) readError(seg *segment, err error) error {
 	return l.failLocked(ErrQuarantined, fmt.Errorf("segment %d: %w", seg.base, err))
 }
 
+// Aborted lists the aborted transactions with records in [from, below), as far as
+// their ends are in local segments: for a reader of what lies below the local
+// start and is aborted past it.
+func (l *Log) Aborted(from, below int64) ([]AbortedTxn, error) {
+	if !l.aborts.Load() {
+		return nil, l.readable()
+	}
+	for try := 0; ; try++ {
+		found, err := l.abortedBetween(l.st.load(), from, below)
+		if err != nil && try < 3 && errors.Is(err, fs.ErrNotExist) {
+			continue // a segment went away meanwhile
+		}
+		return found, err
+	}
+}
+
 // abortedBetween lists the aborted transactions with records in [from, below).
 func (l *Log) abortedBetween(s snapshot, from, below int64) ([]AbortedTxn, error) {
 	var found []AbortedTxn
-	for seg := s.find(from); seg != nil; seg = s.after(seg) {
+	for seg := s.find(max(from, s.LocalStart)); seg != nil; seg = s.after(seg) {
 		entries, err := l.abortedOf(seg)
 		if err != nil {
 			return nil, err
