@@ -28,4 +28,62 @@
 // Index, Manifest and Page are frames (codec.go): magic, version, length,
 // CRC-32C, then a body of varints. A newer version is ErrVersion, all else that
 // doesn't decode is ErrCorrupt.
+//
+// # The life of a segment
+//
+//	sealed ──▶ on disk ──▶ committed ──▶ .log, .idx put ──▶ page, manifest put ──▶ pointer moved
+//	 (roll)    durably    (min(HW,LSO))   named by nothing    named by nothing      archived (T3)
+//	                        T1                T2                                       │
+//	                                              local copy deleted  ◀────────────────┤ pointer read back (T4)
+//	objects deleted ◀── grace ◀── log start in the pointer past it  ◀──────────────────┘ retention, DeleteRecords
+//	 └─▶ "deleted through" in the pointer, entry dropped
+//
+// A Log is a *segment.Log with an archive. Step uploads (upload.go), and
+// publishes what is uploaded with one manifest and one pointer move
+// (publish.go); Keep applies retention and deletes from the archive (keep.go);
+// Evict deletes from the disk (evict.go); Sweep removes orphans (sweep.go). Each
+// does one thing and starts nothing; Archive.Run (run.go) owns the goroutines.
+//
+// # Invariants
+//
+//	T1  candidate takes only what is sealed, synced and below min(HW, LSO).
+//	T2  keys carry base offset, leader epoch and a random id; a leadership and
+//	    its attempts end with its epoch.
+//	T3  movePointerLocked is the commit point. What no manifest of the pointer
+//	    names is neither served nor counted.
+//	T4  evict goes by the pointer as read back; deleteRemote by a log start that
+//	    the pointer has had for the grace.
+//	T5  whatever comes from the store is verified before it is used (loader.go).
+//	T6  .idx has all that an entry has: the bucket rebuilds its manifests.
+//	T8  conform, at open and before leading: a log that ends below the archived
+//	    end starts again there, one with another history is ErrDiverged.
+//	Z1  advance refuses a pointer older than one that was seen.
+//	Z3  settleLocked: before anything is undone, the outcome of a pointer write is
+//	    seen, or its version is passed so that it must fail.
+//
+// # What a crash leaves
+//
+// Objects that nothing names, which the next leader's sweep removes; entries
+// below the log start whose objects are gone in part, which are deleted again;
+// a pointer that this process didn't hear of, which is read at the next open.
+// Nothing to repair.
+//
+// # Failpoints
+//
+//	tiering.upload.before          segment scanned, nothing put
+//	tiering.upload.after           both objects are in the store
+//	tiering.manifest.before        before pages and manifest are put
+//	tiering.page.after             a page is in the store
+//	tiering.manifest.after         the manifest is in the store
+//	tiering.pointer.before         before the compare-and-set
+//	tiering.pointer.after          it has succeeded, nothing here knows yet
+//	tiering.local-delete.before    pointer read back, local files there
+//	tiering.local-delete.after     local files gone
+//	tiering.remote-delete.before   the grace is over, objects there
+//	tiering.remote-delete.objects  the first segment's objects are gone
+//	tiering.remote-delete.after    all are gone, the manifest still lists them
+//	tiering.restart.before         index read, local log not dropped yet
+//	tiering.sweep.delete           before an orphan goes
+//	tiering.purge.tombstone        before deleted.json
+//	tiering.purge.delete           before an object of a deleted topic goes
 package tiering

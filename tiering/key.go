@@ -1,6 +1,8 @@
 package tiering
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"strconv"
@@ -191,4 +193,15 @@ func validTopic(s string) bool {
 		}
 	}
 	return true
+}
+
+// compare orders partitions by name, number and id.
+func (p Partition) compare(q Partition) int {
+	if c := strings.Compare(p.Topic, q.Topic); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(p.Num, q.Num); c != 0 {
+		return c
+	}
+	return bytes.Compare(p.ID[:], q.ID[:])
 }

@@ -68,8 +68,7 @@ func Campaign(ctx context.Context, s Store, self Registration) (Controllership, 
 		Note: Note{Brokers: true},
 	}
 	err = w.With(self.Fence()...).Commit(ctx, s)
-	conflict := (*Conflict)(nil)
-	if errors.As(err, &conflict) && (conflict.Op.Path == controllerPath || conflict.Op.Path == controllerEpoch) {
+	if conflict := (*Conflict)(nil); errors.As(err, &conflict) {
 		return Controllership{}, fmt.Errorf("%w: %w", ErrNotController, err)
 	}
 	if err != nil {

@@ -1,0 +1,121 @@
+package tiering
+
+import (
+	"time"
+)
+
+// Status is where a partition's archive stands.
+type Status struct {
+	Partition Partition
+	Leading   bool
+	LogStart, LocalStart,
+	ArchivedEnd, // -1: nothing is archived
+	End int64
+	// Segments and Bytes are of what is archived and served; -1 while the
+	// manifest isn't in memory.
+	Segments, Bytes int64
+	LocalBytes      int64
+	// Pending is what is not archived yet.
+	PendingBytes int64
+	// PendingAge is how long ago the oldest record that isn't archived was
+	// appended, by the broker's clock since it was opened; 0 if there is none.
+	PendingAge time.Duration
+	// Reason says why nothing is going up right now, "" if something is.
+	Reason string
+	// LastError is what the last attempt failed of; nil after one that didn't.
+	LastError error
+}
+
+// note keeps what the last step has come to.
+func (l *Log) note(reason string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.reason, l.mu.lastErr = reason, err
+	if err == nil {
+		l.mu.failures, l.mu.retryAt = 0, time.Time{}
+		return
+	}
+	l.mu.failures++
+	l.mu.retryAt = l.a.cfg.Now().Add(backoff(l.mu.failures, l.jitter))
+}
+
+// backoff is 0.5 s, 1 s, … 30 s, as Kafka's remote log manager has it, less up
+// to a fifth.
+func backoff(failures int, jitter float64) time.Duration {
+	d := 30 * time.Second
+	if failures < 7 {
+		d = min(d, 500*time.Millisecond<<(failures-1))
+	}
+	return d - time.Duration(0.2*jitter*float64(d))
+}
+
+// Status tells where the partition stands.
+func (l *Log) Status(now time.Time) Status {
+	o := l.Offsets()
+	v := l.view.Load()
+	s := Status{
+		Partition: l.part, LogStart: o.LogStart, LocalStart: o.LocalStart, ArchivedEnd: o.ArchivedEnd, End: o.End,
+		Segments: -1, Bytes: -1, LocalBytes: l.local.Size(),
+	}
+	if !v.ptr.Exists() {
+		s.Segments, s.Bytes = 0, 0
+	} else if m := v.manifest; m != nil {
+		s.Segments, s.Bytes = m.served()
+	}
+	active := l.local.ActiveInfo()
+	s.PendingBytes = active.Bytes
+	oldest := active.Base
+	sealed, _ := l.local.Sealed(max(o.ArchivedEnd, o.LogStart)) // of a failed log: nothing to tell
+	for i := range sealed {
+		s.PendingBytes += sealed[i].Size
+	}
+	if len(sealed) > 0 {
+		oldest = sealed[0].Base
+	}
+	if s.PendingBytes > 0 {
+		s.PendingAge = max(0, l.age(l.began.of(oldest), now))
+	}
+	ld := l.lead.Load()
+	s.Leading = ld != nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.Reason, s.LastError = l.mu.reason, l.mu.lastErr
+	switch {
+	case ld == nil && l.mu.diverged:
+		s.Reason = "local log and archive have different histories"
+	case ld == nil && l.mu.behind:
+		s.Reason = "local log ends below the archived end, and the archive can't be read"
+	case ld == nil:
+		s.Reason = reasonNotLeading
+	case l.mu.lastErr != nil:
+		s.Reason = l.mu.lastErr.Error()
+	}
+	return s
+}
+
+// served counts what m serves: entries and bytes past the log start. Of a page
+// that the log start lies in it counts all.
+func (m *Manifest) served() (segments, bytes int64) {
+	for i := range m.Pages {
+		if p := &m.Pages[i]; p.End > m.LogStart {
+			segments, bytes = segments+int64(p.Count), bytes+p.Bytes
+		}
+	}
+	for i := range m.Entries {
+		if e := &m.Entries[i]; e.End > m.LogStart {
+			segments, bytes = segments+1, bytes+e.Size
+		}
+	}
+	return segments, bytes
+}
+
+// Status tells where every open partition stands, in order.
+func (a *Archive) Status() []Status {
+	now := a.cfg.Now()
+	logs := a.logs()
+	list := make([]Status, len(logs))
+	for i, l := range logs {
+		list[i] = l.Status(now)
+	}
+	return list
+}
