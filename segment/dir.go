@@ -94,7 +94,7 @@ func OpenDir(c DirConfig) (*Dir, error) {
 	d.space = space{fs: c.FS, dir: c.Path, reserve: c.MinFreeBytes}
 	d.metrics = newMetrics(c.Registerer, d)
 	d.mu.logs = map[TopicPartition]*Log{}
-	if err := c.FS.MkdirAll(c.Path, 0o755); err != nil {
+	if err := makeDir(c.FS, c.Path); err != nil {
 		return nil, fmt.Errorf("segment: open log directory: %w", err)
 	}
 	lock, err := c.FS.Lock(filepath.Join(c.Path, lockFile))
@@ -108,6 +108,29 @@ func OpenDir(c DirConfig) (*Dir, error) {
 	d.space.check()
 	d.chores.start(d)
 	return d, nil
+}
+
+// makeDir makes dir and its missing parents, durably.
+func makeDir(fsys vfs.FS, dir string) error {
+	parent := filepath.Dir(dir)
+	if parent == dir {
+		return nil
+	}
+	_, err := fsys.Stat(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = makeDir(fsys, parent)
+	}
+	if err == nil {
+		err = fsys.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	// Even if it was there: who made it may have crashed before this.
+	if err = fsys.SyncDir(parent); errors.Is(err, fs.ErrPermission) {
+		return nil // not ours, so not made by us
+	}
+	return err
 }
 
 func (d *Dir) open() error {

@@ -106,12 +106,15 @@ func readTopicID(fsys vfs.FS, dir string) ([16]byte, bool, error) {
 	}
 	for line := range strings.Lines(string(b)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && key == "topic_id" {
-			id, err := parseID(strings.TrimSpace(value))
-			return id, err == nil, err
+			if id, err := parseID(strings.TrimSpace(value)); err == nil {
+				return id, true, nil
+			}
 		}
 	}
-	return [16]byte{}, false, fmt.Errorf("segment: %s in %s is damaged", partitionFile, dir)
+	return [16]byte{}, false, fmt.Errorf("%w: %s", errTopicIDFile, dir)
 }
+
+var errTopicIDFile = errors.New("segment: " + partitionFile + " is damaged")
 
 func writeTopicID(fsys vfs.FS, dir string, id [16]byte, durable bool) error {
 	b := fmt.Appendf(nil, "version: 0\ntopic_id: %s\n", formatID(id))

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 )
 
@@ -78,26 +79,31 @@ func (l *Log) syncStep() (moved bool, err error) {
 		sealed = l.mu.unsynced[0]
 	}
 	s, end := l.st.mu.active, l.st.mu.End
-	newFiles := l.mu.newFiles
+	newDir, newFiles := l.mu.newDir, l.mu.newFiles
+	l.mu.newDir = false
 	if sealed == nil {
 		l.mu.newFiles = false
 	}
 	l.mu.Unlock()
 
-	if sealed != nil {
-		err = l.syncSealed(sealed)
+	if newDir {
+		err = l.settleDir()
+	}
+	switch {
+	case err != nil:
+	case sealed != nil:
 		s, end = sealed, sealed.end
-	} else {
-		err = l.syncFile(s)
-		if err == nil && newFiles {
-			err = l.syncDirs()
+		err = l.syncSealed(sealed)
+	default:
+		if err = l.syncFile(s); err == nil && newFiles {
+			err = l.dir.fs.SyncDir(l.path)
 		}
 	}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		l.mu.newFiles = l.mu.newFiles || newFiles
+		l.mu.newDir, l.mu.newFiles = l.mu.newDir || newDir, l.mu.newFiles || sealed == nil && newFiles
 		return false, err
 	}
 	if !l.currentLocked(s) {
@@ -157,16 +163,13 @@ func (l *Log) syncFile(s *segment) error {
 	return nil
 }
 
-// syncDirs makes the names of the log's files durable, and what was left for the
-// first flush of a new log.
-func (l *Log) syncDirs() error {
+// settleDir makes durable what waited for the first flush of a new log: the name
+// of its directory and the topic id.
+func (l *Log) settleDir() error {
 	if l.topicID != [16]byte{} {
 		if err := writeTopicID(l.dir.fs, l.path, l.topicID, true); err != nil {
 			return err
 		}
-	}
-	if err := l.dir.fs.SyncDir(l.path); err != nil {
-		return err
 	}
 	return l.dir.fs.SyncDir(l.dir.cfg.Path)
 }
@@ -215,11 +218,21 @@ func (l *Log) syncFailed(err error) (stop bool) {
 		l.dir.chores.kickLater(l)
 		return true
 	}
-	if !l.mu.closed && l.Err() == nil {
-		l.failLocked(ErrFailed, fmt.Errorf("flush: %w", err))
+	if l.mu.closed || l.Err() != nil {
+		return false
 	}
+	if merr := l.writeDerived(filepath.Join(l.path, syncFailedFile), nil, true); merr != nil {
+		err = errors.Join(err, merr)
+	}
+	l.failLocked(ErrFailed, fmt.Errorf("flush: %w", err))
 	return false
 }
+
+// syncFailedFile says that an fsync failed. The pages that it was for may be in
+// the page cache still, taken for written by the kernel: the next process would
+// read them, sync without an error, and lose them to the next power loss. So it
+// writes them again.
+const syncFailedFile = ".sync-failed"
 
 // kick starts the syncer, unless it runs.
 func (l *Log) kick() {
@@ -317,11 +330,11 @@ func (l *Log) closeFilesLocked() error {
 		return err
 	}
 	end := l.st.mu.End
-	if !l.warm.Load() && l.mu.flushed >= end && !l.mu.newFiles {
+	if !l.warm.Load() && l.mu.flushed >= end && !l.mu.newFiles && !l.mu.newDir {
 		return nil // as it was opened
 	}
 	s := l.st.mu.active
-	if l.mu.flushed < end || l.mu.newFiles {
+	if l.mu.flushed < end || l.mu.newFiles || l.mu.newDir {
 		if err := l.syncFile(s); err != nil {
 			return err
 		}
@@ -340,10 +353,15 @@ func (l *Log) closeFilesLocked() error {
 	if err := replaceFile(l.dir.fs, l.snapshotPath(end), l.mu.producers.appendSnapshot(nil), true); err != nil {
 		return err
 	}
-	if err := l.syncDirs(); err != nil {
+	if l.mu.newDir {
+		if err := l.settleDir(); err != nil {
+			return err
+		}
+	}
+	if err := l.dir.fs.SyncDir(l.path); err != nil {
 		return err
 	}
-	l.mu.newFiles = false
+	l.mu.newDir, l.mu.newFiles = false, false
 	l.flushedLocked(end)
 	return nil
 }

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"io/fs"
 	"math"
 	"os"
 	"sync"
@@ -78,6 +79,9 @@ func (c *handles) open(s *segment) (*handle, error) {
 	if h := s.handle.Load(); h != nil && h.tryPin() {
 		return h, nil
 	}
+	if s.gone {
+		return nil, fs.ErrNotExist
+	}
 	f, err := c.fs.OpenFile(s.path(logSuffix), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -129,8 +133,12 @@ func (c *handles) takeLocked(i int) *handle {
 	return h
 }
 
-// drop closes the file of s once nobody has it pinned.
+// drop closes the file of s once nobody has it pinned, and for good: who still
+// has s from an old view must look at the log again.
 func (c *handles) drop(s *segment) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	s.gone = true
 	h := s.handle.Swap(nil)
 	if h == nil {
 		return

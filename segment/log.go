@@ -2,7 +2,6 @@ package segment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -46,7 +45,8 @@ type Log struct {
 
 		flushed     int64      // everything below is durable
 		unsynced    []*segment // sealed, oldest first
-		newFiles    bool       // the directory has entries that are not durable
+		newDir      bool       // the log's directory and topic id are not durable
+		newFiles    bool       // its directory has entries that are not durable
 		wanted      int64      // a caller waits for a flush up to here
 		syncing     bool       // the syncer runs
 		waiters     chan struct{}
@@ -281,13 +281,13 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.Err(); err != nil {
-		return nil // what is wrong has been said, and is still so at the next start
+		return err // no clean-shutdown mark may vouch for it
 	}
 	err := l.closeFilesLocked()
 	closed := ErrClosed
 	l.failure.CompareAndSwap(nil, &closed)
 	if err != nil {
-		return errors.Join(fmt.Errorf("segment: close %s: %w", l.tp, err))
+		return fmt.Errorf("segment: close %s: %w", l.tp, err)
 	}
 	return nil
 }

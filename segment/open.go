@@ -24,6 +24,7 @@ type listing struct {
 	segments  []*segment // by base; end and size set
 	snapshots []int64    // offsets of producer snapshots, rising
 	fresh     bool       // the directory did not exist
+	unsynced  bool       // the last process's fsync failed
 }
 
 // openLocked makes l what lies on disk. After a clean stop it opens no file of a
@@ -33,7 +34,9 @@ func (l *Log) openLocked(o opening) error {
 	if err != nil {
 		return err
 	}
-	if err := l.checkTopicID(ls.fresh); err != nil {
+	// What no flush is known to have settled, the next one settles.
+	l.mu.newDir, l.mu.newFiles = !o.known || o.recoveryPoint == 0, !o.clean
+	if err := l.checkTopicID(ls.fresh, o); err != nil {
 		return err
 	}
 	if len(ls.segments) == 0 {
@@ -106,6 +109,7 @@ func (l *Log) openOffsets(o opening) {
 //	*.deleted            no part of the log any more; removed
 //	*.tmp                was to replace another file, which still is as it was; removed
 //	*.cleaned            compaction's unfinished work; removed
+//	.sync-failed         an fsync failed: what was not flushed is written again
 func (l *Log) list() (listing, error) {
 	entries, err := l.dir.fs.ReadDir(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,6 +134,8 @@ func (l *Log) list() (listing, error) {
 		}
 		offset, suffix, ok := parseName(name)
 		switch {
+		case name == syncFailedFile:
+			ls.unsynced = true
 		case !ok:
 		case suffix == logSuffix:
 			info, err := e.Info()
@@ -179,9 +185,12 @@ func (l *Log) dropStraySnapshots(offsets []int64, byBase map[int64]*segment) []i
 	return kept
 }
 
-func (l *Log) checkTopicID(fresh bool) error {
+func (l *Log) checkTopicID(fresh bool, o opening) error {
 	if !fresh {
 		id, ok, err := readTopicID(l.dir.fs, l.path)
+		if errors.Is(err, errTopicIDFile) && o.recoveryPoint == 0 {
+			err = nil // it is durable before any batch is
+		}
 		if err != nil {
 			return err
 		}
@@ -197,7 +206,7 @@ func (l *Log) checkTopicID(fresh bool) error {
 		return nil
 	}
 	// Durable with the first flush: until then the log has nothing to lose.
-	l.mu.newFiles = true
+	l.mu.newDir = true
 	return writeTopicID(l.dir.fs, l.path, l.topicID, false)
 }
 

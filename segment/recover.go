@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"time"
 
 	"firn/segment/batch"
@@ -38,6 +39,7 @@ func (l *Log) recoverLocked(ls listing, o opening) error {
 		if r.reason != nil || s.end == never {
 			break
 		}
+		s.index.Load().seal()
 	}
 	w.End = r.next
 	l.dir.metrics.recovered.Add(float64(r.scanned))
@@ -50,6 +52,9 @@ func (l *Log) recoverLocked(ls listing, o opening) error {
 		return ignore(l.failLocked(ErrQuarantined, fmt.Errorf("damage at offset %d, below the recovery point %d: %w", r.next, o.recoveryPoint, r.reason)))
 	}
 	cut, err := l.cutRecovered(ls, i, r.pos)
+	if err == nil && ls.unsynced {
+		err = l.rewrite(ls.segments[:i+1], o.recoveryPoint)
+	}
 	if err != nil {
 		return err
 	}
@@ -388,4 +393,36 @@ func (l *Log) warmLocked() error {
 	s.index.Store(x)
 	l.warm.Store(true)
 	return nil
+}
+
+// rewrite writes what is not known to be flushed over itself and syncs it: see
+// syncFailedFile.
+func (l *Log) rewrite(segments []*segment, from int64) error {
+	for _, s := range segments {
+		if s.end <= from {
+			continue
+		}
+		h, err := l.dir.handles.pin(s)
+		if err != nil {
+			return err
+		}
+		_, err = scan(h.file, 0, s.size, func(b batch.Batch, pos int64) error {
+			if b.LastOffset() < from {
+				return nil
+			}
+			_, err := h.file.WriteAt(b, pos)
+			return err
+		})
+		if err == nil {
+			err = h.file.Sync()
+		}
+		h.unpin()
+		if err != nil {
+			return err
+		}
+	}
+	if err := removeIfThere(l.dir.fs, filepath.Join(l.path, syncFailedFile)); err != nil {
+		return err
+	}
+	return l.dir.fs.SyncDir(l.path)
 }

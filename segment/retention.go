@@ -99,7 +99,8 @@ func (l *Log) ApplyRetention(ctx context.Context, now time.Time) (int64, error) 
 	hw := l.st.load().HighWatermark
 	start, reason := Retain(segments, *l.opts.Load(), now.UnixMilli(), hw)
 	if start < 0 {
-		return -1, nil
+		_, err := l.DeleteTo(l.st.load().LogStart) // what a crash left of an earlier one
+		return -1, err
 	}
 	if last := segments[len(segments)-1]; start == last.End && last.Size > 0 {
 		if err := l.Roll(now); err != nil {
@@ -202,13 +203,31 @@ func (l *Log) publishStart(offset int64) {
 func (l *Log) DeleteTo(below int64) (int64, error) {
 	l.files.Lock()
 	defer l.files.Unlock()
+	gone, start, err := l.dropBelow(below)
+	if err != nil || len(gone) == 0 {
+		return start, err
+	}
+	// Readers and appends go on meanwhile: nobody knows these files any more.
+	for _, s := range gone {
+		l.dir.handles.drop(s)
+	}
+	if err := l.removeSegments(gone); err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return start, l.failLocked(ErrFailed, fmt.Errorf("delete: %w", err))
+	}
+	return start, nil
+}
+
+// dropBelow takes the segments below offset out of the log.
+func (l *Log) dropBelow(below int64) (gone []*segment, start int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
-		return 0, ErrClosed
+		return nil, 0, ErrClosed
 	}
 	if err := l.Err(); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	w := &l.st.mu.snapshot
 	if !l.opts.Load().Archived {
@@ -219,30 +238,23 @@ func (l *Log) DeleteTo(below int64) (int64, error) {
 		n++
 	}
 	if n == 0 {
-		return w.LocalStart, nil
+		return nil, w.LocalStart, nil
 	}
 	if err := l.dir.failpoint("segment.delete"); err != nil {
-		return w.LocalStart, l.ioErrorLocked("delete", err)
+		return nil, w.LocalStart, l.ioErrorLocked("delete", err)
 	}
-	gone := w.sealed[:n]
+	gone = w.sealed[:n]
 	l.st.mu.Lock()
 	w.view = &view{sealed: append([]*segment{}, w.sealed[n:]...), active: w.active}
 	w.LocalStart = w.first().base
 	l.st.publishLocked()
 	l.st.mu.Unlock()
-	start := w.LocalStart
 	kept := l.mu.unsynced[:0:0]
 	for _, s := range l.mu.unsynced {
-		if s.base >= start {
+		if s.base >= w.LocalStart {
 			kept = append(kept, s)
 		}
 	}
 	l.mu.unsynced = kept
-	for _, s := range gone {
-		l.dir.handles.drop(s)
-	}
-	if err := l.removeSegments(gone); err != nil {
-		return start, l.failLocked(ErrFailed, fmt.Errorf("delete: %w", err))
-	}
-	return start, nil
+	return gone, w.LocalStart, nil
 }

@@ -27,7 +27,8 @@ type segment struct {
 	base int64
 
 	handle  atomic.Pointer[handle]
-	opening sync.Mutex           // held while the file is being opened
+	opening sync.Mutex           // held while the file is being opened; guards gone
+	gone    bool                 // no part of the log any more
 	ring    atomic.Pointer[ring] // of the active segment
 
 	// index is in memory for the active segment and for a sealed one until its

@@ -176,19 +176,20 @@ func (l *Log) cutSegment(s *segment, h *handle, pos, end int64) (*segment, error
 }
 
 // removeSegments takes segments that are no part of the log any more off the
-// disk, in this order. Their files get another name at once and go after
+// disk, in this order and each durably before the next: after a power loss in the
+// middle the log has no hole. Their files get another name at once and go after
 // file.delete.delay.ms.
 func (l *Log) removeSegments(segments []*segment) error {
-	if len(segments) == 0 {
-		return nil
-	}
 	delay := l.opts.Load().FileDeleteDelayMs
 	for _, s := range segments {
 		if err := l.removeSegment(s, delay); err != nil {
 			return err
 		}
+		if err := l.dir.fs.SyncDir(l.path); err != nil {
+			return err
+		}
 	}
-	return l.dir.fs.SyncDir(l.path)
+	return nil
 }
 
 func (l *Log) removeSegment(s *segment, delay int64) error {
