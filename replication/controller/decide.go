@@ -116,10 +116,12 @@ func (p *partition) decide() (meta.PartitionState, Why) {
 	switch {
 	case p.state.Version == meta.Missing:
 		return p.create()
-	case p.led():
-		return p.state, ""
+	case !p.led():
+		return p.elect()
+	case p.draining(p.state.Leader.ID):
+		return p.relieve()
 	}
-	return p.elect()
+	return p.state, ""
 }
 
 // create makes the first state. All live replicas are in sync, for there is
@@ -145,10 +147,25 @@ func (p *partition) led() bool {
 	return ok && r.Epoch == l.Epoch && slices.Contains(p.replicas, l.ID) && !p.givenUp(l.ID)
 }
 
-// givenUp: the broker has given this partition up, or everything (S7).
-func (p *partition) givenUp(id int32) bool {
-	o, ok := p.Image.Offline[id]
-	return ok && (o.Lists(p.id, p.index) || o.Draining != 0 && o.Draining == p.live[id].Epoch)
+// givenUp: the broker has lost this partition, or must discard what it has (S7).
+func (p *partition) givenUp(id int32) bool { return p.Image.Offline[id].Lists(p.id, p.index) }
+
+// draining: the broker wants to lead nothing, if somebody else can.
+func (p *partition) draining(id int32) bool {
+	until := p.Image.Offline[id].Draining
+	return until != 0 && until == p.live[id].Epoch
+}
+
+// relieve elects another than the leader, who is draining; not if nobody else
+// is in sync: it is still better than none.
+func (p *partition) relieve() (meta.PartitionState, Why) {
+	in := p.holding(p.state.ISR)
+	if len(in) == 0 || p.draining(in[0].ID) {
+		return p.state, ""
+	}
+	s := p.state
+	s.LeaderEpoch++
+	return p.ledBy(s, in, Elected)
 }
 
 // elect raises the epoch and looks for a leader.
@@ -156,20 +173,20 @@ func (p *partition) elect() (meta.PartitionState, Why) {
 	s := p.state
 	s.LeaderEpoch++
 	if in := p.holding(s.ISR); len(in) > 0 {
-		return p.led1(s, in, Elected)
+		return p.ledBy(s, in, Elected)
 	}
 	if el := p.holding(s.Eligible); len(el) > 0 {
-		return p.led1(s, el[:1], Eligible)
+		return p.ledBy(s, el[:1], Eligible)
 	}
 	if p.rules.Unclean {
 		for _, id := range p.replicas {
 			if r, ok := p.live[id]; ok && !p.givenUp(id) {
-				return p.led1(s, []meta.Member{r.Member()}, Unclean)
+				return p.ledBy(s, []meta.Member{r.Member()}, Unclean)
 			}
 		}
 	}
 	if m, ok := p.last(); ok {
-		return p.led1(s, []meta.Member{m}, Recovered)
+		return p.ledBy(s, []meta.Member{m}, Recovered)
 	}
 	if s.Leader == meta.NoLeader {
 		return s, "" // as it was
@@ -179,7 +196,7 @@ func (p *partition) elect() (meta.PartitionState, Why) {
 }
 
 // holding are those of set that could lead with all that they were counted for,
-// in their present registrations, in the order of the replicas.
+// in their present registrations, in the order of the replicas; who is draining last.
 func (p *partition) holding(set []meta.Member) []meta.Member {
 	var found []meta.Member
 	for _, id := range p.replicas {
@@ -188,13 +205,22 @@ func (p *partition) holding(set []meta.Member) []meta.Member {
 			found = append(found, r.Member())
 		}
 	}
+	slices.SortStableFunc(found, func(a, b meta.Member) int {
+		switch x, y := p.draining(a.ID), p.draining(b.ID); {
+		case x == y:
+			return 0
+		case x:
+			return 1
+		}
+		return -1
+	})
 	return found
 }
 
-// led1 is s led by the first of in, its new ISR. Those who leave an ISR that now
+// ledBy is s led by the first of in, its new ISR. Those who leave an ISR that now
 // has fewer than min.insync.replicas stay eligible, with who was so before, as
 // long as they are replicas and have not given the partition up.
-func (p *partition) led1(s meta.PartitionState, in []meta.Member, why Why) (meta.PartitionState, Why) {
+func (p *partition) ledBy(s meta.PartitionState, in []meta.Member, why Why) (meta.PartitionState, Why) {
 	before := slices.Concat(s.Eligible, s.ISR)
 	s.Leader, s.ISR, s.Eligible = in[0], in, nil
 	need := isr.Rules{MinInsync: p.rules.MinInsync, Replicas: len(p.replicas)}

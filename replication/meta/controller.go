@@ -68,7 +68,8 @@ func Campaign(ctx context.Context, s Store, self Registration) (Controllership, 
 		Note: Note{Brokers: true},
 	}
 	err = w.With(self.Fence()...).Commit(ctx, s)
-	if conflict := (*Conflict)(nil); errors.As(err, &conflict) {
+	conflict := (*Conflict)(nil)
+	if errors.As(err, &conflict) && (conflict.Op.Path == controllerPath || conflict.Op.Path == controllerEpoch) {
 		return Controllership{}, fmt.Errorf("%w: %w", ErrNotController, err)
 	}
 	if err != nil {

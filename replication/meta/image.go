@@ -173,7 +173,7 @@ func (img *Image) readTopic(ctx context.Context, s Store, name string) error {
 		if old.Rev > t.Rev { // Z1
 			t.Topic = old.Topic
 		}
-		if old.Config.Rev > t.Config.Rev {
+		if t.Config.Version != Missing && old.Config.Rev > t.Config.Rev {
 			t.Config = old.Config
 		}
 		known = old.States

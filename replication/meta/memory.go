@@ -63,10 +63,15 @@ func (s *MemorySession) endOnce() {
 	m := s.tree
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	gone := false
 	for path, n := range m.nodes {
 		if n.session == s.id {
 			m.remove(path)
+			gone = true
 		}
+	}
+	if gone {
+		m.notes.Add(Note{Brokers: true})
 	}
 	close(s.lost)
 }

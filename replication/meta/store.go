@@ -24,7 +24,9 @@ type Store interface {
 	// Changes returns the notes after the given one, in order, waiting until
 	// there is one. ErrGap: some are gone, or the session is new; read
 	// everything, then go on from the number that comes with the error. To
-	// begin, ask for those after -1, which always is a gap.
+	// begin, ask for those after -1, which always is a gap. That ephemeral nodes
+	// have gone with another session is told, too: by a note with Brokers set,
+	// which may repeat the number of the one before.
 	Changes(ctx context.Context, after int64) ([]Note, error)
 	// Session identifies the session that holds this store's ephemeral nodes.
 	// lost is closed when it has ended: register again (Z1).

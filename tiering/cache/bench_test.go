@@ -26,7 +26,7 @@ func BenchmarkScan(b *testing.B) {
 				st := c.NewStream()
 				for k, o := range objs {
 					for i := range o.Blocks() {
-						st.At(o, i)
+						st.At(o, i, 1)
 						for {
 							blk, wait, err := st.Get(o, i, true)
 							if err != nil {

@@ -83,7 +83,7 @@ func open(t testing.TB, cfg Config) *Cache {
 
 // read is one step of a reader: it waits for block i and checks it.
 func (s *shelf) read(st *Stream, o *Object, i int) error {
-	st.At(o, i)
+	st.At(o, i, 1)
 	for {
 		b, wait, err := st.Get(o, i, true)
 		if err != nil {

@@ -61,7 +61,8 @@ func (s *Stream) Close() {
 }
 
 // At says that the reader is at block i of o now, and lets read-ahead follow.
-func (s *Stream) At(o *Object, i int) {
+// It will read width blocks at least, so that many are brought at once.
+func (s *Stream) At(o *Object, i, width int) {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,13 +72,13 @@ func (s *Stream) At(o *Object, i int) {
 	step, ok := s.stepLocked(id, i)
 	switch {
 	case !ok:
-		s.jumpLocked(o, i, now)
+		s.jumpLocked(o, i, width, now)
 	case step > 0:
 		s.paceLocked(step, now)
 		s.advanceLocked(id, i)
 		s.window *= 2
 	}
-	s.window = min(s.window, s.limitLocked())
+	s.window = max(min(s.window, s.limitLocked()), width)
 	if ok {
 		s.planLocked()
 	}
@@ -97,13 +98,13 @@ func (s *Stream) stepLocked(id objectID, i int) (int, bool) {
 	return 0, false
 }
 
-func (s *Stream) jumpLocked(o *Object, i int, now time.Time) {
+func (s *Stream) jumpLocked(o *Object, i, width int, now time.Time) {
 	if len(s.objs) > 0 {
 		s.c.leaveLocked(s, s.objs[0], s.at)
 	}
 	s.dropObjectsLocked(len(s.objs))
 	s.addObjectLocked(s.c.objectLocked(o))
-	s.at, s.asked, s.window = i, 0, 1
+	s.at, s.asked, s.window = i, 0, width
 	s.c.mu.sharesAt = time.Time{}
 	s.pace, s.accBlocks, s.accTime, s.stepAt, s.waitFrom, s.counted = 0, 0, 0, now, time.Time{}, -1
 }
@@ -219,6 +220,9 @@ func (s *Stream) planLocked() {
 		left := obj.Blocks() - i
 		parts := (left + size - 1) / size
 		n := (left + parts - 1) / parts
+		if s.asked == 0 {
+			n = max(n, min(left, s.window)) // waited for
+		}
 		c.startLocked(obj, i, i+n)
 		s.asked += n
 	}
