@@ -67,13 +67,21 @@ func (r *fileRange) Close() error { return r.f.Close() }
 // the whole archive.
 func (s *Store) List(ctx context.Context, prefix string, yield func(objstore.Object) error) error {
 	dir, _ := path.Split(prefix) // nothing above it can match
-	if strings.Contains("/"+dir, "/../") || strings.HasPrefix(prefix, "/") {
-		return fmt.Errorf("filestore: list %q: no such prefix", prefix)
+	if err := inside(dir); err != nil {
+		return err
 	}
 	if err := s.walk(ctx, dir, prefix, yield); err != nil {
 		return err
 	}
 	return ctx.Err()
+}
+
+// inside refuses a prefix that leads out of the directory.
+func inside(prefix string) error {
+	if strings.Contains("/"+prefix, "/../") || strings.HasPrefix(prefix, "/") {
+		return fmt.Errorf("filestore: list %q: no such prefix", prefix)
+	}
+	return nil
 }
 
 // walk yields the objects below the directory of key prefix dir ("" or ending
@@ -134,6 +142,9 @@ func (s *Store) visit(key string, yield func(objstore.Object) error) error {
 // Folders tells directories as they are; one that is empty shows only while a
 // write or a deletion is under way.
 func (s *Store) Folders(ctx context.Context, prefix string) ([]string, error) {
+	if err := inside(prefix); err != nil {
+		return nil, err
+	}
 	entries, err := s.fs.ReadDir(filepath.Join(s.dir, filepath.FromSlash(prefix)))
 	if err != nil {
 		if err = s.mapped("list", prefix, err); errors.Is(err, objstore.ErrNotFound) {

@@ -1,0 +1,161 @@
+package tiering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"firn/tiering/objstore"
+)
+
+// Bucket reads an archive from the object store alone, without a broker or a
+// metadata store (T6): what the tools behind `firn archive` stand on. It writes
+// nothing. A broker may go on archiving meanwhile; what it adds may or may not
+// be seen.
+type Bucket struct {
+	store objstore.Store
+}
+
+// NewBucket reads the archive in store.
+func NewBucket(store objstore.Store) *Bucket { return &Bucket{store: store} }
+
+// bucketReads is how many small objects are read at a time.
+const bucketReads = 8
+
+// Identity reads firn.json. It comes last when an archive is copied, so without
+// it a prefix is not an archive, or not yet one.
+func (b *Bucket) Identity(ctx context.Context) (Identity, error) {
+	id, err := LoadIdentity(ctx, b.store)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return Identity{}, fmt.Errorf("tiering: there is no firn.json: this is no archive, or a copy that was never finished: %w", err)
+	}
+	return id, err
+}
+
+// BucketTopic is a topic as the bucket has it.
+type BucketTopic struct {
+	// Info is topic.json. Where that is missing it holds the name, id and
+	// number of partitions that the keys tell, and Described is false.
+	Info      TopicInfo
+	Described bool
+	// Deleted: there is a deleted.json.
+	Deleted bool
+	// Partitions are those that have objects.
+	Partitions []int32
+}
+
+// Topics lists the archive's topics, deleted ones included, by name.
+func (b *Bucket) Topics(ctx context.Context) ([]BucketTopic, error) {
+	dirs, err := objstore.Folders(ctx, b.store, "")
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*BucketTopic, len(dirs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(bucketReads)
+	for i, dir := range dirs {
+		g.Go(func() (err error) {
+			found[i], err = b.topic(ctx, dir)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	var topics []BucketTopic
+	for _, t := range found {
+		if t != nil {
+			topics = append(topics, *t)
+		}
+	}
+	slices.SortFunc(topics, func(a, b BucketTopic) int {
+		if c := strings.Compare(a.Info.Name, b.Info.Name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Info.ID.String(), b.Info.ID.String())
+	})
+	return topics, nil
+}
+
+// topic reads one topic; nil if dir is none.
+func (b *Bucket) topic(ctx context.Context, dir string) (*BucketTopic, error) {
+	key, ok := ParseKey(dir + "/topic.json")
+	if !ok {
+		return nil, nil
+	}
+	name, id := key.Partition.Topic, key.Partition.ID
+	t := &BucketTopic{Info: TopicInfo{Format: jsonFormat, Name: name, ID: id}}
+	nums, err := objstore.Folders(ctx, b.store, dir+"/")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range nums {
+		if n, err := strconv.ParseInt(s, 10, 32); err == nil && n >= 0 && strconv.FormatInt(n, 10) == s {
+			t.Partitions = append(t.Partitions, int32(n))
+		}
+	}
+	slices.Sort(t.Partitions)
+
+	object, err := getAll(ctx, b.store, key.String(), maxJSON)
+	switch {
+	case err == nil:
+		if t.Info, err = DecodeTopicInfo(object); err != nil {
+			return nil, err
+		}
+		if t.Info.Name != name || t.Info.ID != id {
+			return nil, fmt.Errorf("%w: %s is that of %s, %s", ErrCorrupt, key, t.Info.Name, t.Info.ID)
+		}
+		t.Described = true
+	case !errors.Is(err, objstore.ErrNotFound):
+		return nil, err
+	}
+	if n := len(t.Partitions); n > 0 {
+		t.Info.Partitions = max(t.Info.Partitions, t.Partitions[n-1]+1)
+	}
+
+	key.Kind = KindDeleted
+	_, err = getAll(ctx, b.store, key.String(), maxJSON)
+	switch {
+	case err == nil:
+		t.Deleted = true
+	case !errors.Is(err, objstore.ErrNotFound):
+		return nil, err
+	}
+	if !t.Described && !t.Deleted && len(t.Partitions) == 0 {
+		return nil, nil
+	}
+	return t, nil
+}
+
+// Part is the topic's partition num.
+func (t *BucketTopic) Part(num int32) Partition {
+	return Partition{Topic: t.Info.Name, ID: t.Info.ID, Num: num}
+}
+
+// Problem is something wrong with an archive.
+type Problem struct {
+	Partition Partition `json:"-"`
+	// Key of the object that it is about, if it is about one.
+	Key string `json:"key,omitempty"`
+	// From and Below are the offsets that it concerns; equal if it concerns none.
+	From  int64  `json:"from"`
+	Below int64  `json:"below"`
+	What  string `json:"what"`
+}
+
+func (p Problem) String() string {
+	var s strings.Builder
+	s.WriteString(p.Partition.String())
+	if p.From < p.Below {
+		fmt.Fprintf(&s, " [%d, %d)", p.From, p.Below)
+	}
+	if p.Key != "" {
+		s.WriteString(" " + p.Key)
+	}
+	return s.String() + ": " + p.What
+}
