@@ -13,6 +13,8 @@ import (
 	"firn/broker/config"
 	"firn/replication/meta"
 	"firn/segment/vfs"
+	"firn/tiering"
+	"firn/tiering/objstore"
 )
 
 // Config sets up a Broker.
@@ -24,6 +26,8 @@ type Config struct {
 	LogDir string
 	Meta   meta.Store
 	FS     vfs.FS
+	// Archive is where archived segments go; nil means that there is no archive.
+	Archive objstore.Store
 	// Listeners are where to serve; at least one.
 	Listeners []Listener
 	Network   Network
@@ -51,6 +55,7 @@ type Broker struct {
 	changed     signal
 	image       *image
 	replicas    *replicas
+	archive     *tiering.Archive // nil: none
 	producerIDs *producerIDs
 	// registration is this broker's current one, nil before the first.
 	registration atomic.Pointer[meta.Registration]
@@ -61,6 +66,9 @@ type Broker struct {
 // New makes a Broker and opens its listeners: clients can connect from now on,
 // and are answered once Run has recovered the logs and joined the cluster.
 func New(cfg Config) (*Broker, error) {
+	if cfg.Settings != nil {
+		cfg.Settings = cfg.Settings.WithArchive(cfg.Archive != nil)
+	}
 	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log, retentionDue: make(chan struct{}, 1)}
 	if b.now == nil {
 		b.now = time.Now
@@ -69,9 +77,15 @@ func New(cfg Config) (*Broker, error) {
 		b.log = slog.New(slog.DiscardHandler)
 	}
 	b.topics.Store(&topicIndex{settings: cfg.Settings, controller: -1})
-	b.replicas = &replicas{node: cfg.NodeID, fs: cfg.FS, path: cfg.LogDir, self: b.self, changed: &b.changed, reconfigured: b.retentionDue, log: b.log}
+	b.replicas = &replicas{
+		node: cfg.NodeID, fs: cfg.FS, path: cfg.LogDir, log: b.log,
+		self: b.self, topicInfo: b.topicInfo, changed: &b.changed, reconfigured: b.retentionDue,
+	}
 	b.replicas.mu.all = map[replicaKey]*replica{}
-	b.image = &image{store: cfg.Meta, node: cfg.NodeID, replicas: b.replicas, log: b.log, publish: b.publish, static: cfg.Settings, now: b.topics.Load()}
+	b.image = &image{
+		store: cfg.Meta, node: cfg.NodeID, log: b.log, static: cfg.Settings,
+		replicas: b.replicas, publish: b.publish, now: b.topics.Load(),
+	}
 	b.producerIDs = newProducerIDs(b.log, b.allocateProducerIDs)
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {
@@ -139,5 +153,6 @@ func (b *Broker) parts() []func(context.Context) error {
 		b.producerIDs.run,
 		b.runController,
 		b.loops,
+		b.runArchive,
 	}
 }

@@ -38,13 +38,10 @@ type image struct {
 	now  *topicIndex
 }
 
-// begin reads everything and publishes the first picture.
-func (m *image) begin(ctx context.Context) error {
-	var err error
-	if m.meta, m.last, err = meta.Begin(ctx, m.store); err != nil {
-		return err
-	}
-	return m.show(ctx)
+// read reads everything.
+func (m *image) read(ctx context.Context) (err error) {
+	m.meta, m.last, err = meta.Begin(ctx, m.store)
+	return err
 }
 
 // run follows the changes until ctx ends.
@@ -63,7 +60,10 @@ func (m *image) run(ctx context.Context) error {
 func (m *image) next(ctx context.Context) error {
 	notes, err := m.store.Changes(ctx, m.last)
 	if gap := (*meta.ErrGap)(nil); errors.As(err, &gap) {
-		return m.begin(ctx)
+		if err := m.read(ctx); err != nil {
+			return err
+		}
+		return m.show(ctx)
 	}
 	if err != nil {
 		return err

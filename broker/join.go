@@ -16,7 +16,7 @@ import (
 // for: it registers only when all its logs are recovered, and it leads nothing
 // before the election that its registration brings about.
 //
-//	log directory ─▶ whose is it? ─▶ metadata ─▶ logs ─▶ strays ─▶ registration
+//	log directory ─▶ whose is it? ─▶ metadata ─▶ archive ─▶ logs ─▶ strays ─▶ registration
 func (b *Broker) join(ctx context.Context) error {
 	if err := meta.Init(ctx, b.cfg.Meta); err != nil {
 		return err
@@ -34,11 +34,18 @@ func (b *Broker) join(ctx context.Context) error {
 		return err
 	}
 	b.replicas.dir = dir
-	if err := b.identify(ctx, dir); err != nil {
+	fresh, err := b.identify(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if err := b.image.read(ctx); err != nil {
+		return err
+	}
+	if err := b.openArchive(ctx, fresh); err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := b.image.begin(ctx); err != nil {
+	if err := b.image.show(ctx); err != nil {
 		return err
 	}
 	n := len(b.replicas.list())
@@ -51,35 +58,35 @@ func (b *Broker) join(ctx context.Context) error {
 
 // identify makes sure that the log directory and the metadata store belong
 // together, and changes nothing if they don't: a store that knows no topics
-// would have every log here look like a leftover (B10).
-func (b *Broker) identify(ctx context.Context, dir *segment.Dir) error {
+// would have every log here look like a leftover (B10). fresh: it was new.
+func (b *Broker) identify(ctx context.Context, dir *segment.Dir) (fresh bool, err error) {
 	m := dir.Meta()
 	id, err := meta.LoadClusterID(ctx, b.cfg.Meta)
-	fresh := errors.Is(err, meta.ErrNotFound)
+	fresh = errors.Is(err, meta.ErrNotFound)
 	switch {
 	case err != nil && !fresh:
-		return err
+		return false, err
 	case fresh && m.ClusterID != "":
-		return fmt.Errorf("broker: %s holds logs of cluster %s, but the metadata store is new: it has no topics, and these logs would belong to nobody. "+
+		return fresh, fmt.Errorf("broker: %s holds logs of cluster %s, but the metadata store is new: it has no topics, and these logs would belong to nobody. "+
 			"Start with the metadata store of that cluster (--data of the same broker), or name an empty log directory", b.cfg.LogDir, m.ClusterID)
 	case !fresh && m.ClusterID != "" && m.ClusterID != id:
-		return fmt.Errorf("broker: %s holds logs of cluster %s, but the metadata store is that of cluster %s. "+
+		return fresh, fmt.Errorf("broker: %s holds logs of cluster %s, but the metadata store is that of cluster %s. "+
 			"Start with the metadata store of the same cluster, or name another log directory", b.cfg.LogDir, m.ClusterID, id)
 	case m.BrokerID >= 0 && m.BrokerID != b.cfg.NodeID:
-		return fmt.Errorf("broker: %s holds the logs of broker %d, but this is broker %d. Set node.id=%d, or name another log directory", b.cfg.LogDir, m.BrokerID, b.cfg.NodeID, m.BrokerID)
+		return fresh, fmt.Errorf("broker: %s holds the logs of broker %d, but this is broker %d. Set node.id=%d, or name another log directory", b.cfg.LogDir, m.BrokerID, b.cfg.NodeID, m.BrokerID)
 	}
 	if fresh {
 		if id, err = meta.MakeClusterID(ctx, b.cfg.Meta, newID()); err != nil {
-			return err
+			return fresh, err
 		}
 		b.log.Info("new cluster", "cluster", id)
 	}
 	b.clusterID = id
 	if m.ClusterID == id && m.BrokerID == b.cfg.NodeID {
-		return nil
+		return fresh, nil
 	}
 	m.ClusterID, m.BrokerID = id, b.cfg.NodeID
-	return dir.SetMeta(m)
+	return fresh, dir.SetMeta(m)
 }
 
 // newID is a random id in Kafka's form of a UUID.
@@ -191,7 +198,13 @@ func (b *Broker) fence() []meta.Op {
 // any more, the logs are flushed and closed, and the mark that vouches for them
 // goes into the log directory first, then into the metadata store (C14).
 func (b *Broker) leave(ctx context.Context) error {
+	if b.replicas.dir == nil {
+		return nil // it never joined
+	}
 	b.replicas.stop(ctx)
+	if b.archive != nil {
+		b.archive.Close()
+	}
 	r := b.registration.Load()
 	if r == nil {
 		return b.replicas.dir.Close(segment.CleanMark{})

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -59,11 +60,14 @@ func (b *Broker) checkpoint(context.Context) {
 	}
 }
 
-// retain applies retention to a log that has no archive; those that have one are
-// kept by it.
+// retain applies retention now. A log with an archive is kept by it; this is for
+// settings that have just changed.
 func (r *replica) retain(ctx context.Context, now time.Time) error {
 	if _, _, here := r.part.Leader(); !here {
 		return nil
+	}
+	if r.tiered != nil {
+		return errors.Join(r.tiered.Keep(ctx, now), r.tiered.Evict(ctx, now))
 	}
 	_, err := r.local.ApplyRetention(ctx, now)
 	return err

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"firn/broker/config"
 	"firn/segment/vfs"
+	"firn/tiering/objstore"
 	"firn/zkmeta/solo"
 )
 
@@ -26,13 +28,21 @@ type node struct {
 	dir  string
 	set  map[string]string
 	reg  *prometheus.Registry
+	// archive is nil for a broker without one.
+	archive objstore.Store
 	stop func()
 }
 
 // startNode starts broker 1 on dir, with settings as key=value.
 func startNode(t testing.TB, dir string, settings ...string) *node {
 	t.Helper()
-	n := &node{t: t, dir: dir, set: map[string]string{"num.partitions": "1"}}
+	return startNodeWith(t, dir, nil, settings...)
+}
+
+// startNodeWith starts it with an archive.
+func startNodeWith(t testing.TB, dir string, archive objstore.Store, settings ...string) *node {
+	t.Helper()
+	n := &node{t: t, dir: dir, archive: archive, set: map[string]string{"num.partitions": "1"}}
 	for _, s := range settings {
 		k, v, _ := strings.Cut(s, "=")
 		n.set[k] = v
@@ -44,6 +54,14 @@ func startNode(t testing.TB, dir string, settings ...string) *node {
 
 func (n *node) start() {
 	n.t.Helper()
+	if err := n.tryStart(n.archive); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// tryStart starts the broker with an archive, nil for none, unless it refuses.
+func (n *node) tryStart(archive objstore.Store) error {
+	n.t.Helper()
 	store, err := solo.Open(filepath.Join(n.dir, "meta.db"))
 	if err != nil {
 		n.t.Fatal(err)
@@ -54,7 +72,7 @@ func (n *node) start() {
 	}
 	n.reg = prometheus.NewRegistry()
 	log := slog.New(slog.DiscardHandler)
-	if testing.Verbose() && os.Getenv("BROKER_LOG") != "" {
+	if os.Getenv("BROKER_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	b, err := New(Config{
@@ -62,6 +80,7 @@ func (n *node) start() {
 		Settings:  conf,
 		LogDir:    filepath.Join(n.dir, "logs"),
 		Meta:      store,
+		Archive:   archive,
 		FS:        vfs.OS(),
 		Listeners: []Listener{{Name: "PLAINTEXT", Host: "127.0.0.1"}},
 		Log:       log,
@@ -74,27 +93,31 @@ func (n *node) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
+	end := func() error {
+		cancel()
+		return errors.Join(<-done, store.Close())
+	}
+	for {
+		changed := b.changed.wait()
+		if b.settled(b.topics.Load()) {
+			break
+		}
+		select {
+		case <-changed:
+		case err := <-done:
+			done <- nil
+			return errors.Join(err, end())
+		case <-time.After(20 * time.Second):
+			return errors.Join(errors.New("not ready after 20 s"), end())
+		}
+	}
 	n.stop = func() {
 		n.stop = func() {}
-		cancel()
-		if err := <-done; err != nil {
+		if err := end(); err != nil {
 			n.t.Errorf("Run: %v", err)
 		}
-		if err := store.Close(); err != nil {
-			n.t.Errorf("closing the store: %v", err)
-		}
 	}
-	ready, stop := context.WithTimeout(ctx, 20*time.Second)
-	defer stop()
-	if err := b.await(ready, b.settled); err != nil {
-		select {
-		case err := <-done:
-			done <- err
-			n.t.Fatalf("Run: %v", err)
-		default:
-			n.t.Fatalf("not ready: %v", err)
-		}
-	}
+	return nil
 }
 
 // dial connects to the broker's listener.

@@ -17,6 +17,7 @@ import (
 	"firn/replication/meta"
 	"firn/segment"
 	"firn/segment/vfs"
+	"firn/tiering"
 )
 
 // replicas are the partitions that this broker hosts. image alone changes them,
@@ -26,13 +27,18 @@ type replicas struct {
 	dir  *segment.Dir
 	fs   vfs.FS
 	path string // of dir
+	// archive is nil if there is none. With one, every log but the internal
+	// topics' goes through it: whether it uploads is the topic's to say.
+	archive *tiering.Archive
 	// self is this broker in its current registration.
 	self func() meta.Member
+	// topicInfo is what the archive is to know of a topic.
+	topicInfo func(tiering.TopicID) tiering.TopicInfo
 	// changed is raised when a replica has taken a new role.
 	changed *signal
 	// reconfigured asks for a round of retention: settings have changed.
 	reconfigured chan<- struct{}
-	log     *slog.Logger
+	log          *slog.Logger
 	// ctx ends when the broker stops: a change of role may take as long as the
 	// archive does, so it outlives the round that began it.
 	ctx   context.Context
@@ -54,9 +60,12 @@ type replica struct {
 	key   replicaKey
 	name  segment.TopicPartition
 	local *segment.Log
-	part  *replication.Partition
-	// options and rules are what log and part were last told; image's alone.
+	// tiered is local with what is archived of it; nil for a log without archive.
+	tiered *tiering.Log
+	part   *replication.Partition
+	// What log, archive and part were last told; image's alone.
 	options segment.Options
+	policy  tiering.Policy
 	rules   isr.Rules
 
 	mu struct {
@@ -160,9 +169,13 @@ func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, moving *s
 
 // configure takes on a topic's settings, and says whether its log's have changed.
 func (r *replica) configure(x *topicIndex, t *topic) (changed bool) {
-	if o := logOptions(t.settings, x.settings, t.internal); o != r.options {
+	if o := logOptions(t.settings, x.settings, t.internal, r.tiered != nil); o != r.options {
 		r.local.SetOptions(o)
 		r.options, changed = o, true
+	}
+	if p := policyOf(t.settings, x.settings); r.tiered != nil && p != r.policy {
+		r.tiered.SetPolicy(p)
+		r.policy, changed = p, true
 	}
 	if rules := rulesOf(t, r.key.index); rules != r.rules {
 		r.part.SetRules(rules)
@@ -177,32 +190,66 @@ func rulesOf(t *topic, p int32) isr.Rules {
 
 // open opens or creates a replica's log.
 func (rs *replicas) open(x *topicIndex, t *topic, p int32) (*replica, error) {
-	name := segment.TopicPartition{Topic: t.Name, Partition: p}
-	o := logOptions(t.settings, x.settings, t.internal)
-	log, err := rs.dir.Open(name, t.ID, o)
-	if errors.Is(err, segment.ErrTopicID) {
-		// Of another topic that had this name. It isn't ours to delete (B10, B14).
-		if err := rs.setAside(name); err != nil {
-			return nil, err
-		}
-		log, err = rs.dir.Open(name, t.ID, o)
+	r := &replica{
+		key:     replicaKey{t.ID, p},
+		name:    segment.TopicPartition{Topic: t.Name, Partition: p},
+		options: logOptions(t.settings, x.settings, t.internal, rs.archives(t)),
+		policy:  policyOf(t.settings, x.settings),
+		rules:   rulesOf(t, p),
 	}
-	if err != nil {
+	if err := rs.openLocal(r); err != nil {
 		return nil, err
 	}
-	r := &replica{
-		key:   replicaKey{t.ID, p},
-		name:  name,
-		local: log, options: o,
-		rules: rulesOf(t, p),
-		part: replication.New(replication.Config{
-			Topic: t.Name, TopicID: t.ID, Index: p, Log: log, Rules: rulesOf(t, p),
-		}),
+	var log replication.Log = r.local
+	if rs.archives(t) {
+		if err := rs.openArchived(r); err != nil {
+			return nil, err
+		}
+		log = r.tiered
 	}
+	r.part = replication.New(replication.Config{Topic: t.Name, TopicID: t.ID, Index: p, Log: log, Rules: r.rules})
 	rs.mu.Lock()
 	rs.mu.all[r.key] = r
 	rs.mu.Unlock()
 	return r, nil
+}
+
+// archives: the topic's logs go through the archive.
+func (rs *replicas) archives(t *topic) bool { return rs.archive != nil && !t.internal }
+
+// openLocal opens the log on disk.
+func (rs *replicas) openLocal(r *replica) (err error) {
+	if r.local = rs.dir.Get(r.name); r.local != nil && r.local.TopicID() == r.key.topic {
+		return nil // an earlier try came so far
+	}
+	r.local, err = rs.dir.Open(r.name, r.key.topic, r.options)
+	if errors.Is(err, segment.ErrTopicID) {
+		// Of another topic that had this name. It isn't ours to delete (B10, B14).
+		if err := rs.setAside(r.name); err != nil {
+			return err
+		}
+		r.local, err = rs.dir.Open(r.name, r.key.topic, r.options)
+	}
+	return err
+}
+
+// archiveOpenWait bounds how long the opening of a log waits for the archive;
+// what it must know before it leads, it waits for then.
+const archiveOpenWait = 5 * time.Second
+
+// openArchived joins the log with its archived part.
+func (rs *replicas) openArchived(r *replica) (err error) {
+	ctx, cancel := context.WithTimeout(rs.ctx, archiveOpenWait)
+	defer cancel()
+	id := tiering.TopicID(r.key.topic)
+	r.tiered, err = rs.archive.Open(ctx, r.local, tiering.PartitionConfig{
+		Partition: tiering.Partition{Topic: r.name.Topic, ID: id, Num: r.name.Partition},
+		Policy:    r.policy,
+		Topic:     func() tiering.TopicInfo { return rs.topicInfo(id) },
+		FS:        rs.fs,
+		Dir:       filepath.Join(rs.path, r.name.String()),
+	})
+	return err
 }
 
 // setAside renames the directory of a log that no topic of this cluster owns.
@@ -221,6 +268,9 @@ func (rs *replicas) drop(ctx context.Context, r *replica) error {
 	r.abandon()
 	if err := r.part.Stop(ctx); err != nil {
 		return err
+	}
+	if r.tiered != nil {
+		r.tiered.Close()
 	}
 	if err := rs.dir.Delete(r.name); err != nil {
 		return err

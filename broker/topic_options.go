@@ -9,9 +9,9 @@ import (
 // logOptions is what a topic's settings mean to its logs. In segment's Options a
 // zero stands for Kafka's default, so a zero that somebody has set becomes one,
 // which means the same.
-func logOptions(t config.Topic, broker *config.Broker, internal bool) segment.Options {
+func logOptions(t config.Topic, broker *config.Broker, internal, archived bool) segment.Options {
 	o := segment.Options{
-		Archived:             t.RemoteStorageEnable,
+		Archived:             archived,
 		SegmentBytes:         orOne(t.SegmentBytes),
 		SegmentMs:            orOne(t.SegmentMs),
 		SegmentJitterMs:      t.SegmentJitterMs,

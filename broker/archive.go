@@ -1,0 +1,198 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"firn/broker/config"
+	"firn/replication/meta"
+	"firn/tiering"
+)
+
+// archiveStartWait bounds how long a start waits for the store to say whose
+// archive it is.
+const archiveStartWait = 10 * time.Second
+
+// openArchive makes sure that the archive is this cluster's, and opens it. newCluster:
+// the metadata store had no cluster id before this start.
+func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
+	known, err := meta.LoadArchiveID(ctx, b.cfg.Meta)
+	if err != nil && !errors.Is(err, meta.ErrNotFound) {
+		return err
+	}
+	example, err := b.anyPointer(ctx)
+	if err != nil {
+		return err
+	}
+	if b.cfg.Archive == nil {
+		if example != nil {
+			return fmt.Errorf("broker: the metadata names archived segments of %s, but no archive is configured: they could not be read. "+
+				"Set archive.url to where they are", example.Partition)
+		}
+		return nil
+	}
+	start := tiering.Start{ClusterID: b.clusterID, ArchiveID: known, NewMetadata: newCluster, Archived: example, NewID: newID}
+	check, cancel := context.WithTimeout(ctx, archiveStartWait)
+	defer cancel()
+	id, err := tiering.CheckStart(check, b.cfg.Archive, start)
+	switch {
+	case err == nil:
+		if _, err := meta.MakeArchiveID(ctx, b.cfg.Meta, id.ArchiveID); err != nil {
+			return err
+		}
+	case errors.Is(err, tiering.ErrNotOurs) || known == "" || ctx.Err() != nil:
+		return err
+	default:
+		// The store is away. We know whose it was; the archive asks again before
+		// it deletes anything.
+		b.log.Warn("the archive can't be reached; serving what is on disk until it can", "err", err)
+		id = tiering.Identity{ClusterID: b.clusterID, ArchiveID: known}
+	}
+	c := b.cfg.Settings
+	b.archive = tiering.New(tiering.Config{
+		Store:              b.cfg.Archive,
+		Pointers:           pointers{b},
+		Identity:           id,
+		Log:                b.log,
+		Registerer:         b.cfg.Metrics,
+		Now:                b.now,
+		Failpoint:          b.cfg.Failpoint,
+		CopyBytesPerSecond: noLimitAsZero(c.Int("remote.log.manager.copy.max.bytes.per.second")),
+		DeleteGrace:        c.Millis("archive.delete.grace.ms"),
+	})
+	b.replicas.archive = b.archive
+	return nil
+}
+
+func noLimitAsZero(n int64) int64 {
+	if n == 1<<63-1 {
+		return 0
+	}
+	return n
+}
+
+// anyPointer finds a partition that has something archived, and its pointer.
+func (b *Broker) anyPointer(ctx context.Context) (*archived, error) {
+	for _, t := range b.image.meta.Topics {
+		for p := range t.Replicas {
+			part := tiering.Partition{Topic: t.Name, ID: tiering.TopicID(t.ID), Num: int32(p)}
+			ptr, err := pointers{b}.LoadPointer(ctx, part)
+			if err != nil {
+				return nil, err
+			}
+			if ptr.Exists() && ptr.ManifestKey != "" {
+				return &archived{Partition: part, Pointer: ptr}, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// topicInfo is what topic.json says of a topic: all that a restore needs besides
+// its manifests (T6).
+func (b *Broker) topicInfo(id tiering.TopicID) tiering.TopicInfo {
+	t := b.topics.Load().byID[meta.TopicID(id)]
+	if t == nil {
+		return tiering.TopicInfo{ID: id}
+	}
+	return tiering.TopicInfo{Name: t.Name, ID: id, Partitions: int32(len(t.Replicas)), Configs: t.overrides}
+}
+
+// archived is a partition of which something is.
+type archived = struct {
+	Partition tiering.Partition
+	Pointer   tiering.Pointer
+}
+
+// policyOf is what a topic's settings say of its archive.
+func policyOf(t config.Topic, c *config.Broker) tiering.Policy {
+	p := tiering.Policy{
+		Enabled:             t.RemoteStorageEnable,
+		CopyDisabled:        t.RemoteLogCopyDisable,
+		DeleteOnDisable:     t.RemoteLogDeleteOnDisable,
+		RetentionMs:         t.RetentionMs,
+		RetentionBytes:      t.RetentionBytes,
+		LocalRetentionMs:    t.LocalRetentionMs,
+		LocalRetentionBytes: t.LocalRetentionBytes,
+		CopyLagMs:           t.RemoteCopyLagMs,
+		CopyLagBytes:        t.RemoteCopyLagBytes,
+		RollAfter:           c.Millis("archive.upload.max.interval.ms"),
+		RollSmallAfter:      c.Millis("archive.upload.small.max.interval.ms"),
+		RollBytes:           c.Int("archive.upload.min.bytes"),
+	}
+	if !t.CleanupDelete { // nothing goes by age or size
+		p.RetentionMs, p.RetentionBytes = -1, -1
+	}
+	return p
+}
+
+// pointers keeps the archive's pointers in the metadata store.
+type pointers struct{ b *Broker }
+
+var _ tiering.Pointers = pointers{}
+
+func (s pointers) LoadPointer(ctx context.Context, p tiering.Partition) (tiering.Pointer, error) {
+	ptr, ok, err := meta.LoadPointer(ctx, s.b.cfg.Meta, meta.TopicID(p.ID), p.Num)
+	if err != nil {
+		return tiering.Pointer{}, err
+	}
+	if !ok {
+		return tiering.Pointer{Version: tiering.NoPointer, LastEpoch: -1}, nil
+	}
+	return tiering.Pointer{
+		ManifestKey: ptr.ManifestKey, ManifestSize: ptr.ManifestSize, ManifestCRC: ptr.ManifestCRC, Sequence: ptr.Sequence,
+		LastEpoch: ptr.LastEpoch, LogStart: ptr.LogStart, ArchivedEnd: ptr.ArchivedEnd, Version: ptr.Version,
+	}, nil
+}
+
+// swapTries bounds how often a swap begins anew because the partition's state
+// has changed under the same leader.
+const swapTries = 10
+
+// SwapPointer moves a pointer, fenced by the state under which this broker leads
+// (D2). The state is read from the store: the picture may be older than the
+// leadership, which begins before it is published.
+func (s pointers) SwapPointer(ctx context.Context, p tiering.Partition, epoch int32, next tiering.Pointer) (tiering.Pointer, error) {
+	self := s.b.registration.Load()
+	if self == nil {
+		return next, tiering.ErrFenced
+	}
+	id := meta.TopicID(p.ID)
+	move := meta.PointerMove{Topic: p.Topic, ID: id, Partition: p.Num, Self: *self, Pointer: meta.Pointer{
+		ManifestKey: next.ManifestKey, ManifestSize: next.ManifestSize, ManifestCRC: next.ManifestCRC, Sequence: next.Sequence,
+		LastEpoch: next.LastEpoch, LogStart: next.LogStart, ArchivedEnd: next.ArchivedEnd, Version: next.Version,
+	}}
+	if !next.Exists() {
+		move.Pointer.Version = meta.Missing
+	}
+	for range swapTries {
+		state, err := meta.LoadState(ctx, s.b.cfg.Meta, p.Topic, p.Num)
+		if err != nil {
+			return next, err
+		}
+		if state.LeaderEpoch != epoch || state.Leader != self.Member() {
+			return next, tiering.ErrFenced
+		}
+		move.StateVersion = state.Version
+		err = meta.MovePointer(move).Commit(ctx, s.b.cfg.Meta)
+		refused := (*meta.Conflict)(nil)
+		switch {
+		case err == nil:
+			if next.Exists() {
+				next.Version++
+			} else {
+				next.Version = 0
+			}
+			return next, nil
+		case !errors.As(err, &refused):
+			return next, err
+		case refused.Op.Path == meta.PointerPath(id, p.Num):
+			return next, tiering.ErrMoved
+		case refused.Op.Path != meta.StatePath(p.Topic, p.Num):
+			return next, tiering.ErrFenced // our registration, or the topic
+		}
+	}
+	return next, tiering.ErrFenced
+}
