@@ -24,13 +24,13 @@ import (
 // file. Tests ask its handlers, as a connection would.
 type node struct {
 	*Broker
-	t    testing.TB
-	dir  string
-	set  map[string]string
-	reg  *prometheus.Registry
+	t   testing.TB
+	dir string
+	set map[string]string
+	reg *prometheus.Registry
 	// archive is nil for a broker without one.
 	archive objstore.Store
-	stop func()
+	stop    func()
 }
 
 // startNode starts broker 1 on dir, with settings as key=value.

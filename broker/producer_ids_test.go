@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,13 +13,14 @@ import (
 func TestProducerIDsAreHandedOutOnceAndABlockIsKeptInReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		blocks, down := int64(0), false
+		var blocks atomic.Int64
+		var down atomic.Bool
 		p := newProducerIDs(slog.New(slog.DiscardHandler), func(context.Context) (int64, int64, error) {
-			if down {
+			if down.Load() {
 				return 0, 0, errors.New("store away")
 			}
-			blocks++
-			return blocks * 100, blocks*100 + 10, nil
+			n := blocks.Add(1)
+			return n * 100, n*100 + 10, nil
 		})
 		done := make(chan struct{})
 		go func() { _ = p.run(ctx); close(done) }()
@@ -35,17 +37,17 @@ func TestProducerIDsAreHandedOutOnceAndABlockIsKeptInReserve(t *testing.T) {
 		}
 		take(5)
 		synctest.Wait()
-		if blocks != 2 {
-			t.Fatalf("%d blocks fetched, want one in use and one in reserve", blocks)
+		if n := blocks.Load(); n != 2 {
+			t.Fatalf("%d blocks fetched, want one in use and one in reserve", n)
 		}
-		down = true
+		down.Store(true)
 		take(15) // the store isn't needed
 		short, stop := context.WithTimeout(ctx, time.Minute)
 		if _, err := p.next(short); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("without a block: %v", err)
 		}
 		stop()
-		down = false
+		down.Store(false)
 		take(3)
 		cancel()
 		<-done
