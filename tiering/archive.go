@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"firn/segment"
+	"firn/tiering/cache"
 	"firn/tiering/objstore"
 )
 
@@ -26,6 +27,7 @@ type Archive struct {
 	log      *slog.Logger
 	loader   *loader
 	cold     coldReader
+	cache    *cache.Cache        // nil if it is the caller's
 	budget   *semaphore.Weighted // of UploadBytes
 	copies   limiter
 	metrics  *metrics
@@ -49,6 +51,12 @@ func New(c Config) *Archive {
 	a.mu.logs = map[Partition]*Log{}
 	a.queue.ready = make(chan struct{}, 1)
 	a.metrics = newMetrics(a)
+	blocks := c.Cache
+	if blocks == nil {
+		blocks = cache.New(cache.Config{Store: c.Store, Log: c.Log, Metrics: c.Registerer})
+		a.cache = blocks
+	}
+	a.cold = newColdReads(coldConfig{Cache: blocks, IndexBytes: c.IndexBytes, Log: c.Log, Metrics: c.Registerer})
 	return a
 }
 
@@ -93,8 +101,9 @@ func (a *Archive) Close() {
 	for _, l := range a.logs() {
 		l.Close()
 	}
-	if a.cold != nil {
-		a.cold.Close()
+	a.cold.Close()
+	if a.cache != nil {
+		a.cache.Close()
 	}
 	a.loader.close()
 	a.metrics.unregister()

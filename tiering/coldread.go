@@ -21,7 +21,7 @@ type coldConfig struct {
 	Cache *cache.Cache
 	// IndexBytes bounds the indexes in memory
 	// (remote.log.index.file.cache.total.size.bytes); 0 means 1 GiB, Kafka's
-	// default. An index takes about 2 MB for 4 GiB of segments.
+	// default.
 	IndexBytes int64
 	Log        *slog.Logger          // nil discards
 	Metrics    prometheus.Registerer // nil discards
@@ -67,7 +67,7 @@ func newColdReads(cfg coldConfig) *coldReads {
 		Help: "Reads of archived segments that are missing or damaged; see the log for which.",
 	})
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(c.lost)
+		_ = cfg.Metrics.Register(c.lost) // a second one on one registry: its count is lost
 	}
 	c.mu.parts = make(map[*source]*coldPartition)
 	c.wg.Go(c.tick)

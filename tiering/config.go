@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firn/segment/vfs"
+	"firn/tiering/cache"
 	"firn/tiering/objstore"
 )
 
@@ -32,6 +33,14 @@ type Config struct {
 	// Failpoint is called at the places that Failpoints lists, and what it
 	// returns fails the call there; nil in production.
 	Failpoint func(name string) error
+
+	// Cache keeps what reads bring from the archive; it is the caller's to close,
+	// after the Archive. nil: one of the Archive's own, in memory, of default size.
+	Cache *cache.Cache
+	// IndexBytes is what indexes of archived segments may take in memory
+	// (remote.log.index.file.cache.total.size.bytes); 0 is 1 GiB. One takes 2 KiB
+	// for each MiB of its segment at the most.
+	IndexBytes int64
 
 	// Workers is how many segments go up at the same time
 	// (remote.log.manager.copier.thread.pool.size). 0 is half of the CPUs, at

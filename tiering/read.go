@@ -3,7 +3,6 @@ package tiering
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"firn/segment"
 )
@@ -16,9 +15,6 @@ func (l *Log) Read(r segment.ReadRequest) (segment.ReadResult, error) {
 	res.Offsets = l.withArchive(res.Offsets)
 	if err == nil || !errors.Is(err, segment.ErrBelowLocal) {
 		return res, err
-	}
-	if l.a.cold == nil {
-		return res, fmt.Errorf("%w: no cold reader", ErrUnavailable)
 	}
 	return l.a.cold.Read(&l.src, r, res.Offsets)
 }
@@ -51,9 +47,6 @@ func (l *Log) coldFirst(ctx context.Context, ts, from, below int64) (segment.Tim
 	if from >= below {
 		return segment.TimeOffset{Timestamp: -1, Offset: -1, Epoch: -1}, nil
 	}
-	if l.a.cold == nil {
-		return segment.TimeOffset{}, fmt.Errorf("%w: no cold reader", ErrUnavailable)
-	}
 	return l.a.cold.FirstAt(ctx, &l.src, ts, from, below)
 }
 
@@ -67,9 +60,6 @@ func (l *Log) OffsetOfMaxTime(ctx context.Context, until segment.Until) (segment
 		}
 		below := min(o.LocalStart, bound(o, until))
 		if o.LogStart < below {
-			if l.a.cold == nil {
-				return segment.TimeOffset{}, fmt.Errorf("%w: no cold reader", ErrUnavailable)
-			}
 			m, err := await(ctx, l.manifest)
 			if err != nil {
 				return segment.TimeOffset{}, err

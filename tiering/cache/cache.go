@@ -117,23 +117,33 @@ type object struct {
 	readers map[*Stream]struct{} // that have it before them
 }
 
-// Open makes a Cache, and takes over what a disk cache holds from before.
-func Open(cfg Config) (*Cache, error) {
+// New makes a Cache in memory; cfg names no disk.
+func New(cfg Config) *Cache {
 	cfg.fill()
 	c := &Cache{cfg: cfg, met: newMetrics(cfg.Metrics)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.get = newGetter(&c.cfg, c.met)
 	c.mu.objects = make(map[objectID]*object)
 	c.mu.streams = make(map[*Stream]struct{})
-	if cfg.Dir != "" && cfg.Disk > 0 {
-		d, err := openDisk(cfg.FS, cfg.Dir, cfg.Disk, c.met, cfg.Log)
-		if err != nil {
-			return nil, fmt.Errorf("cache: open %s: %w", cfg.Dir, err)
-		}
-		c.disk = d
-		c.wg.Go(func() { d.run(c.ctx) })
-	}
 	c.wg.Go(c.tick)
+	return c
+}
+
+// Open makes a Cache, and takes over what a disk cache holds from before.
+func Open(cfg Config) (*Cache, error) {
+	c := New(cfg)
+	if cfg.Dir == "" || cfg.Disk <= 0 {
+		return c, nil
+	}
+	d, err := openDisk(cfg.FS, cfg.Dir, cfg.Disk, c.met, c.cfg.Log)
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("cache: open %s: %w", cfg.Dir, err)
+	}
+	c.mu.Lock()
+	c.disk = d
+	c.mu.Unlock()
+	c.wg.Go(func() { d.run(c.ctx) })
 	return c, nil
 }
 

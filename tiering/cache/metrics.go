@@ -24,21 +24,14 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-		if reg != nil {
-			reg.MustRegister(v)
-		}
-		return v
+		return register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 	}
 	byTier := func(v *prometheus.CounterVec) [2]prometheus.Counter {
 		return [2]prometheus.Counter{v.WithLabelValues("memory"), v.WithLabelValues("disk")}
 	}
-	size := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	size := register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "firn_cache_bytes", Help: "Bytes that the cache of archived blocks holds.",
-	}, []string{"tier"})
-	if reg != nil {
-		reg.MustRegister(size)
-	}
+	}, []string{"tier"}))
 	gets := counter("firn_cache_gets_total", "GETs to the object store, by outcome.", "outcome")
 	return &metrics{
 		hits:      byTier(counter("firn_cache_hits_total", "Blocks that were here when a reader came.", "tier")),
@@ -52,6 +45,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		hedges:    counter("firn_cache_get_hedges_total", "GETs asked a second time because the answer was late.").WithLabelValues(),
 		corrupt:   counter("firn_cache_corrupt_total", "Blocks from the store or the disk whose checksum did not hold.").WithLabelValues(),
 	}
+}
+
+// register registers c, or finds the one that an earlier cache has registered.
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	if reg == nil {
+		return c
+	}
+	var have prometheus.AlreadyRegisteredError
+	if err := reg.Register(c); errors.As(err, &have) {
+		if old, ok := have.ExistingCollector.(C); ok {
+			return old
+		}
+	}
+	return c
 }
 
 func (m *metrics) looked(tier int, hit bool) {
