@@ -125,6 +125,7 @@ func (l *memLog) SetLogStart(_ context.Context, o int64) error {
 }
 
 func (l *memLog) OnCounted(f func())                { l.onCounted = f }
+func (l *memLog) Err() error                        { return nil }
 func (l *memLog) LatestEpoch() int32                { return -1 }
 func (l *memLog) Lead(context.Context, int32) error { return nil }
 func (l *memLog) StopLeading()                      {}

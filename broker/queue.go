@@ -249,11 +249,7 @@ func (w *ackWait) acked() (bool, error) {
 	if w.all {
 		return w.p.Acked(w.a)
 	}
-	o, err := w.p.Offsets(replication.View{Epoch: w.a.Epoch})
-	if err != nil {
-		return false, replication.ErrNotLeader
-	}
-	return o.Counted > w.a.Last, nil
+	return w.p.Counted(w.a)
 }
 
 // wait waits until all waits of e are over, its time is up, or ctx ends.

@@ -67,7 +67,7 @@ func (p *Partition) advanceLocked(r *role) {
 	p.mu.Unlock()
 }
 
-// counted is called by the log when a flush has moved what it counts. It takes
+// counted is called by the log when a flush has moved what it counts, or it has failed. It takes
 // mu alone, not appending: an append may be under way for as long as the disk
 // takes, and acks must not wait for it.
 func (p *Partition) counted() {
@@ -77,6 +77,10 @@ func (p *Partition) counted() {
 		p.log.SetHighWatermark(t.HighWatermark())
 	}
 	p.mu.Unlock()
+	if p.log.Err() != nil {
+		p.wakeAll() // what they wait for will never come
+		return
+	}
 	p.wake()
 }
 
@@ -87,17 +91,30 @@ func (p *Partition) Committed(offset int64) bool {
 
 // Acked says whether an append has been committed by the leadership that made
 // it. With an error the wait is over: another leadership may have dropped the
-// records (ErrNotLeader), or the ISR fell below what was asked for, which is
-// checked again here (A9).
+// records (ErrNotLeader), the ISR fell below what was asked for, which is checked
+// again here (A9), or the log has failed (S4).
 func (p *Partition) Acked(a Appended) (bool, error) {
 	r := p.role.Load()
 	switch {
 	case !r.leading || r.epoch != a.Epoch:
 		return false, ErrNotLeader
 	case !p.Committed(a.Last):
-		return false, nil
+		return false, p.log.Err()
 	case !r.enough:
 		return false, ErrNotEnoughReplicasAfterAppend
+	}
+	return true, nil
+}
+
+// Counted says whether the leader itself vouches for an append, as acks=1 asks
+// (S6). With an error the wait is over, as in Acked.
+func (p *Partition) Counted(a Appended) (bool, error) {
+	r := p.role.Load()
+	switch {
+	case !r.leading || r.epoch != a.Epoch:
+		return false, ErrNotLeader
+	case p.log.Offsets().Counted <= a.Last:
+		return false, p.log.Err()
 	}
 	return true, nil
 }

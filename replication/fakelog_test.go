@@ -16,6 +16,7 @@ type fakeLog struct {
 	epochs    []segment.EpochStart
 	calls     []string
 	onCounted func()
+	err       error
 	// hold: appends wait for flush before they count (S6).
 	hold bool
 	// ready, if set, tells that Lead has come, and then is what it waits for; leadErr what it answers.
@@ -116,6 +117,20 @@ func (l *fakeLog) SetLogStart(_ context.Context, offset int64) error {
 }
 
 func (l *fakeLog) OnCounted(f func()) { l.onCounted = f }
+
+func (l *fakeLog) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// fail ends the log.
+func (l *fakeLog) fail(err error) {
+	l.mu.Lock()
+	l.err = err
+	l.mu.Unlock()
+	l.onCounted()
+}
 
 func (l *fakeLog) Lead(ctx context.Context, epoch int32) error {
 	if l.ready != nil {

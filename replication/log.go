@@ -64,10 +64,12 @@ type Positions interface {
 	// error to pass the high watermark: ErrOffsetOutOfRange.
 	SetLogStart(ctx context.Context, offset int64) error
 	// OnCounted sets what is called after Counted has moved by itself, because
-	// a flush completed (S6); not after an append that moved it. The call comes
-	// without the log's lock, so f may use the log. It is set once, before the
-	// first append.
+	// a flush completed (S6), and after the log has failed; not after an append
+	// that moved it. The call comes without the log's lock, so f may use the
+	// log. It is set once, before the first append.
 	OnCounted(f func())
+	// Err is why nothing more will ever be counted (S4, S5), nil while all is well.
+	Err() error
 }
 
 // Leading is the change of roles.

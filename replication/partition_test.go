@@ -181,6 +181,46 @@ func TestAckEndsWithTheLeadership(t *testing.T) {
 	wantAcked(t, p, a, false, ErrNotLeader)
 }
 
+func TestAckEndsWithTheLog(t *testing.T) {
+	l := newFakeLog()
+	l.hold = true
+	p := newPartition(t, l, isr.Rules{}, led(me, 1, me))
+	a := mustAppend(t, p, 1)
+	w := NewWaiter()
+	w.Add(p, a.Last, segment.UntilHighWatermark)
+	l.fail(segment.ErrFailed)
+	if !woken(w) {
+		t.Fatal("not woken")
+	}
+	wantAcked(t, p, a, false, segment.ErrFailed)
+	if done, err := p.Counted(a); done || !errors.Is(err, segment.ErrFailed) {
+		t.Fatalf("Counted = %v, %v", done, err)
+	}
+}
+
+func TestCountedWaitsForTheFlush(t *testing.T) {
+	l := newFakeLog()
+	l.hold = true
+	p := newPartition(t, l, isr.Rules{MinInsync: 2, Replicas: 2}, led(me, 1, me))
+	a, err := p.Append(records(1), AppendOptions{Epoch: AnyEpoch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{false, true} {
+		if done, err := p.Counted(a); done != want || err != nil {
+			t.Fatalf("Counted = %v, %v, want %v", done, err, want)
+		}
+		l.flush()
+	}
+	if p.Committed(a.Last) {
+		t.Fatal("committed by the leader alone")
+	}
+	a.Epoch--
+	if done, err := p.Counted(a); done || !errors.Is(err, ErrNotLeader) {
+		t.Fatalf("Counted in another epoch = %v, %v", done, err)
+	}
+}
+
 // A14: a change of role that fails leaves a replica that serves nothing, and can
 // be made again.
 func TestLeadMayFailAndBeRepeated(t *testing.T) {
