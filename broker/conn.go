@@ -65,7 +65,7 @@ func newConn(s *server, l *listener, nc net.Conn) *conn {
 		}
 	}
 	c.host, _, _ = net.SplitHostPort(nc.RemoteAddr().String())
-	c.frames = wire.NewFrameReader(nc, s.pool, s.memory, c.flush)
+	c.frames = wire.NewFrameReader(nc, s.pool, s.memory, s.net.MaxRequestBytes, c.flush)
 	c.acks.init(c)
 	return c
 }
@@ -119,7 +119,7 @@ func (c *conn) loop(ctx, polls context.Context) error {
 		}
 		if !c.spoken {
 			c.spoken = true
-			c.frames.SetLimit(c.s.net.MaxRequestBytes)
+			c.frames.Trust()
 		}
 	}
 }

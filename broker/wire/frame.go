@@ -12,7 +12,8 @@ import (
 )
 
 // FirstLimit is the largest frame before the first valid request: a stranger
-// gets no more until it has shown that it speaks Kafka.
+// gets no more until it has shown that it speaks Kafka. A Produce is let through
+// by its header, for a plain client may begin with a large one.
 const FirstLimit = 512 << 10
 
 // ErrFrameSize: a frame announces a length below zero or above the limit.
@@ -45,6 +46,7 @@ type FrameReader struct {
 	pool   *Pool
 	budget Budget
 	limit  int
+	max    int // limit once trusted
 	before func() error
 
 	buf      []byte
@@ -59,11 +61,12 @@ type FrameReader struct {
 	err error
 }
 
-// NewFrameReader reads conn. before is called each time that no whole frame is
+// NewFrameReader reads frames of up to limit bytes from conn, before Trust smaller
+// ones. before is called each time that no whole frame is
 // left and the reader is about to read, and so perhaps to wait: what a connection
 // holds back to send it with more must leave then.
-func NewFrameReader(conn net.Conn, pool *Pool, budget Budget, before func() error) *FrameReader {
-	f := &FrameReader{conn: conn, pool: pool, budget: budget, limit: FirstLimit, before: before, base: size16K}
+func NewFrameReader(conn net.Conn, pool *Pool, budget Budget, limit int, before func() error) *FrameReader {
+	f := &FrameReader{conn: conn, pool: pool, budget: budget, limit: min(limit, FirstLimit), max: limit, before: before, base: size16K}
 	if c, ok := conn.(syscall.Conn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
 			f.raw, f.base = raw, size256K
@@ -73,8 +76,8 @@ func NewFrameReader(conn net.Conn, pool *Pool, budget Budget, before func() erro
 	return f
 }
 
-// SetLimit sets the largest frame.
-func (f *FrameReader) SetLimit(n int) { f.limit = n }
+// Trust lets frames of the full size through: a valid request has come.
+func (f *FrameReader) Trust() { f.limit = f.max }
 
 // Moved counts the reads that brought something; anyone may call it.
 func (f *FrameReader) Moved() uint32 { return f.moved.Load() }
@@ -86,11 +89,11 @@ func (f *FrameReader) Next(ctx context.Context) ([]byte, error) {
 	for {
 		need := 4
 		if f.w-f.r >= 4 {
-			n := int32(be.Uint32(f.buf[f.r:]))
-			if n < 0 || int(n) > f.limit {
+			n := int(int32(be.Uint32(f.buf[f.r:])))
+			if !f.allowed(n) {
 				return nil, fmt.Errorf("%w: %d bytes", ErrFrameSize, n)
 			}
-			need += int(n)
+			need += n
 			if f.w-f.r >= need {
 				frame := f.buf[f.r+4 : f.r+need : f.r+need]
 				f.r += need
@@ -107,6 +110,16 @@ func (f *FrameReader) Next(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// allowed says whether the frame at f.r may have n bytes.
+func (f *FrameReader) allowed(n int) bool {
+	if n < 0 || n > f.max {
+		return false
+	}
+	head := f.buf[f.r+4 : f.w]
+	// As long as its header isn't there, a large frame costs nothing.
+	return n <= f.limit || len(head) < 4 || be.Uint16(head) == KeyProduce && be.Uint16(head[2:]) <= maxProduce
 }
 
 // Close gives back what the reader holds; the last frame is gone with it.

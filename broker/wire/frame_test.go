@@ -114,8 +114,8 @@ func TestFramesArriveWhole(t *testing.T) {
 			}()
 			b := newBudget(1 << 30)
 			pool := &Pool{Poison: true}
-			f := NewFrameReader(server, pool, b, nothing)
-			f.SetLimit(100 << 20)
+			f := NewFrameReader(server, pool, b, 100<<20, nothing)
+			f.Trust()
 			for i, n := range sizes {
 				got, err := f.Next(t.Context())
 				if err != nil || len(got) != n {
@@ -142,8 +142,8 @@ func TestFramesArriveWhole(t *testing.T) {
 func TestFrameLengthsAreCapped(t *testing.T) {
 	for _, n := range []uint32{FirstLimit + 1, 1 << 31, 1<<32 - 1, 'G'<<24 | 'E'<<16 | 'T'<<8 | ' '} {
 		client, server := tcpPair(t)
-		_, _ = client.Write(be.AppendUint32(nil, n))
-		f := NewFrameReader(server, &Pool{}, newBudget(1<<20), nothing)
+		_, _ = client.Write(append(be.AppendUint32(nil, n), 0, 3, 0, 9)) // Metadata v9
+		f := NewFrameReader(server, &Pool{}, newBudget(1<<20), 100<<20, nothing)
 		if _, err := f.Next(t.Context()); !errors.Is(err, ErrFrameSize) {
 			t.Errorf("length %d: %v", n, err)
 		}
@@ -155,7 +155,7 @@ func TestConnectionEndsWithinAFrame(t *testing.T) {
 	client, server := tcpPair(t)
 	_, _ = client.Write(frameOf(100, 1)[:50])
 	client.Close()
-	f := NewFrameReader(server, &Pool{}, newBudget(1<<20), nothing)
+	f := NewFrameReader(server, &Pool{}, newBudget(1<<20), 100<<20, nothing)
 	defer f.Close()
 	if _, err := f.Next(t.Context()); err != io.EOF {
 		t.Errorf("got %v, want EOF", err)
@@ -167,7 +167,7 @@ func TestConnectionEndsWithinAFrame(t *testing.T) {
 func TestBeforeIsCalledWhenNoWholeFrameIsLeft(t *testing.T) {
 	client, server := tcpPair(t)
 	calls := 0
-	f := NewFrameReader(server, &Pool{}, newBudget(1<<30), func() error { calls++; return nil })
+	f := NewFrameReader(server, &Pool{}, newBudget(1<<30), 100<<20, func() error { calls++; return nil })
 	defer f.Close()
 	_, _ = client.Write(append(append(frameOf(10, 1), frameOf(10, 2)...), frameOf(10, 3)...))
 	for range 3 {
@@ -201,8 +201,8 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 func TestWaitingCostsWhatWasSent(t *testing.T) {
 	for _, c := range []struct{ sent, most int }{{0, 0}, {1, size4K}, {5000, size16K}, {60 << 10, size64K}} {
 		client, server := tcpPair(t)
-		f := NewFrameReader(server, &Pool{}, newBudget(256<<20), nothing)
-		f.SetLimit(100 << 20)
+		f := NewFrameReader(server, &Pool{}, newBudget(256<<20), 100<<20, nothing)
+		f.Trust()
 		_, _ = client.Write(frameOf(50, 1)) // a frame before
 		if _, err := f.Next(t.Context()); err != nil {
 			t.Fatal(err)
@@ -235,8 +235,8 @@ func TestLargeFramesShareTheBudget(t *testing.T) {
 		client, server := tcpPair(t)
 		wg.Go(func() { _, _ = client.Write(frameOf(size, 0)) /* key 0: Produce */ })
 		wg.Go(func() {
-			f := NewFrameReader(server, pool, b, nothing)
-			f.SetLimit(100 << 20)
+			f := NewFrameReader(server, pool, b, 100<<20, nothing)
+			f.Trust()
 			defer f.Close()
 			frame, err := f.Next(t.Context())
 			if err == nil && len(frame) == size && frame[size-1] == 0 {
@@ -254,7 +254,7 @@ func TestLargeFramesShareTheBudget(t *testing.T) {
 func TestDecodedMessagesWeighMore(t *testing.T) {
 	client, server := tcpPair(t)
 	b := newBudget(64 << 20)
-	f := NewFrameReader(server, &Pool{}, b, nothing)
+	f := NewFrameReader(server, &Pool{}, b, 100<<20, nothing)
 	defer f.Close()
 	frame := frameOf(200<<10, 0)
 	frame[5] = 11 // JoinGroup
@@ -269,7 +269,7 @@ func TestDecodedMessagesWeighMore(t *testing.T) {
 
 func TestReadingFramesAllocatesNothing(t *testing.T) {
 	client, server := tcpPair(t)
-	f := NewFrameReader(server, &Pool{}, newBudget(64<<20), nothing)
+	f := NewFrameReader(server, &Pool{}, newBudget(64<<20), 100<<20, nothing)
 	defer f.Close()
 	one := frameOf(1000, 3)
 	if n := testing.AllocsPerRun(200, func() {
@@ -297,7 +297,7 @@ func FuzzFrames(f *testing.F) {
 			}
 			client.Close()
 		}()
-		r := NewFrameReader(server, &Pool{Poison: true}, newBudget(1<<30), nothing)
+		r := NewFrameReader(server, &Pool{Poison: true}, newBudget(1<<30), 100<<20, nothing)
 		defer r.Close()
 		defer server.Close()
 		for {

@@ -4,6 +4,9 @@ package wire
 // few enough that a request's state stays small beside its frame.
 const maxPartitions = 1 << 17
 
+// maxProduce is the newest version of Produce.
+const maxProduce = 13
+
 // keepPartitions is how many elements of scratch a parsed request keeps for the next.
 const keepPartitions = 4096
 
