@@ -61,6 +61,10 @@ type Config struct {
 	// Tick is how often partitions are looked at for something to do, memory
 	// only. 0 is a second.
 	Tick time.Duration
+	// Shortage tells how many bytes the disk is short of its reserve, 0 if it
+	// isn't: archived local segments then go before local.retention.* asks for
+	// it (FreeLocal). nil: never.
+	Shortage func() int64
 	// KeepEvery is how often retention is applied to each of them. 0 is 15
 	// seconds.
 	KeepEvery time.Duration

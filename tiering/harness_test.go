@@ -26,6 +26,7 @@ type world struct {
 	now      time.Time
 	ids      *rand.Rand
 	model    []rec // what was appended and committed, by offset
+	outage   atomic.Bool
 }
 
 // rec is what a test knows of a record.
@@ -96,6 +97,9 @@ func (w *world) tryStart(d *disk, o openOptions) (*broker, error) {
 		if b.dead.Load() {
 			return objstore.Fault{Before: errCrashed}
 		}
+		if w.outage.Load() {
+			return objstore.Fault{Before: errAway}
+		}
 		return objstore.Fault{}
 	}
 	b.store = objstore.Inject(w.bucket, hook)
@@ -155,6 +159,12 @@ func (b *broker) crash() {
 // append appends n records and commits them.
 func (b *broker) append(n int) {
 	b.w.t.Helper()
+	b.appendOnly(n)
+	b.log.SetHighWatermark(b.log.Offsets().End)
+}
+
+func (b *broker) appendOnly(n int) {
+	b.w.t.Helper()
 	for range n {
 		off := len(b.w.model)
 		r := rec{b.w.now.UnixMilli() + int64(off%7) - 3, fmt.Sprintf("value %d of epoch %d", off, b.log.LatestEpoch())}
@@ -170,7 +180,6 @@ func (b *broker) append(n int) {
 		}
 		b.w.model = append(b.w.model, r)
 	}
-	b.log.SetHighWatermark(b.log.Offsets().End)
 }
 
 // settle waits for sealed files to be on disk; the log's background does that.
@@ -190,14 +199,19 @@ func (b *broker) settle() {
 
 // upload steps until there is nothing more to do.
 func (b *broker) upload() error {
-	b.settle()
 	for range 10_000 {
-		n, _ := b.log.lead.Load().waiting()
+		b.settle() // a step may have sealed a segment
+		ld := b.log.lead.Load()
+		if ld == nil {
+			return errNotLeading
+		}
+		n, _ := ld.waiting()
+		active := b.log.Local().ActiveInfo().Base
 		more, err := b.log.Step(b.w.t.Context(), b.w.now)
 		if err != nil {
 			return err
 		}
-		if !more && n == 0 {
+		if !more && n == 0 && active == b.log.Local().ActiveInfo().Base {
 			return nil
 		}
 	}

@@ -52,18 +52,20 @@ func (l *Log) keepLed(ctx context.Context, ld *leadership, now time.Time) error 
 
 // retain moves the log start up to where retention has it.
 func (l *Log) retain(ctx context.Context, ld *leadership, now time.Time) error {
+	policy := l.policy.Load()
+	if policy.whole().none() && !policy.deletes() {
+		return nil // and no manifest is needed for that
+	}
 	if err := l.pub.lock(ctx); err != nil {
 		return err
 	}
 	defer l.pub.unlock()
-	m := ld.manifest
-	if ld.ptr.Exists() && m == nil {
+	if ld.ptr.Exists() && ld.manifest == nil {
 		if err := l.readyLocked(ctx, ld); err != nil {
 			return err
 		}
-		m = ld.manifest
 	}
-	start, err := l.retained(ctx, m, now)
+	start, err := l.retained(ctx, ld.manifest, now)
 	if err != nil || start <= l.local.Offsets().LogStart {
 		return err
 	}
@@ -120,11 +122,11 @@ func (l *Log) retained(ctx context.Context, m *Manifest, now time.Time) (int64, 
 	policy := l.policy.Load()
 	o := l.local.Offsets()
 	start := o.LogStart
-	if !policy.Enabled && policy.DeleteOnDisable && m != nil {
+	if policy.deletes() && m != nil {
 		start = max(start, min(o.LocalStart, o.HighWatermark)) // what is archived only goes (KIP-950)
 	}
 	lim := policy.whole()
-	if lim.ms < 0 && lim.bytes < 0 {
+	if lim.none() {
 		return start, nil
 	}
 	spans, refs, total, err := l.spans(ctx, m, start)
@@ -134,6 +136,9 @@ func (l *Log) retained(ctx context.Context, m *Manifest, now time.Time) (int64, 
 	n, rest := lim.due(spans, total, now.UnixMilli(), o.HighWatermark)
 	if n > 0 {
 		start = max(start, spans[n-1].End)
+	}
+	if n == len(spans) {
+		return start, l.sealExpired(lim, now)
 	}
 	if n < len(refs) && refs[n] != nil { // part of the page may be due
 		page, err := l.loadPage(ctx, refs[n])
@@ -146,6 +151,21 @@ func (l *Log) retained(ctx context.Context, m *Manifest, now time.Time) (int64, 
 		}
 	}
 	return start, nil
+}
+
+// sealExpired seals the active segment if all that it holds is older than the
+// retention: then it can go, too, the next time.
+func (l *Log) sealExpired(lim limits, now time.Time) error {
+	segments, err := l.local.Segments()
+	if err != nil {
+		return err
+	}
+	last := segments[len(segments)-1]
+	active := span{End: last.End, MaxTime: last.MaxTimestamp}
+	if n, _ := (limits{lim.ms, -1}).due([]span{active}, 0, now.UnixMilli(), last.End); n == 0 || last.Size == 0 {
+		return nil
+	}
+	return l.local.Roll(now)
 }
 
 // spans lists what the log consists of from offset start on, for retention:
@@ -245,10 +265,6 @@ func (l *Log) deletable(ctx context.Context, ld *leadership, now time.Time) (lis
 		return nil, 0, err
 	}
 	defer l.pub.unlock()
-	if err := l.readyLocked(ctx, ld); err != nil || ld.manifest == nil {
-		return nil, 0, err
-	}
-	m := ld.manifest
 	below := int64(-1)
 	for len(ld.doomed) > 0 && now.Sub(ld.doomed[0].at) >= l.a.cfg.DeleteGrace {
 		below = ld.doomed[0].logStart
@@ -257,6 +273,13 @@ func (l *Log) deletable(ctx context.Context, ld *leadership, now time.Time) (lis
 		}
 		ld.doomed = ld.doomed[1:]
 	}
+	if below <= 0 {
+		return nil, 0, nil
+	}
+	if err := l.readyLocked(ctx, ld); err != nil || ld.manifest == nil {
+		return nil, 0, err
+	}
+	m := ld.manifest
 	through = m.DeletedThrough
 	take := func(entries []Entry) bool {
 		for i := range entries {
@@ -296,9 +319,13 @@ func (l *Log) deleteUseless(ctx context.Context, ld *leadership, now time.Time) 
 	if err := l.a.owner(ctx); err != nil {
 		return err
 	}
-	for _, g := range due {
+	for i, g := range due {
 		if err := l.a.store.Delete(ctx, g.key); err != nil {
-			return err // the sweep will find the rest
+			if l.pub.lock(ctx) == nil {
+				ld.useless = append(due[i:len(due):len(due)], ld.useless...)
+				l.pub.unlock()
+			}
+			return err
 		}
 	}
 	return nil

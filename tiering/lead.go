@@ -19,6 +19,7 @@ var ErrDiverged = errors.New("tiering: local log and archive have different hist
 // outlives the epoch (T2).
 type leadership struct {
 	epoch int32
+	began time.Time
 	ctx   context.Context // ends with the epoch
 	end   context.CancelCauseFunc
 
@@ -122,10 +123,9 @@ func (l *Log) conform(ctx context.Context, ptr Pointer) error {
 		return fmt.Errorf("%w: offset %d is of epoch %d in the archive, of epoch %d on disk", ErrDiverged, ptr.ArchivedEnd-1, ptr.LastEpoch, have)
 	}
 	l.local.SetHighWatermark(ptr.ArchivedEnd)
-	if ptr.LogStart > o.LogStart { // D8
-		return l.local.SetLogStart(ctx, ptr.LogStart)
-	}
-	return nil
+	// The pointer's log start is the partition's: it moves there first (T4). What
+	// the disk says may be older, or be lost and thus the local start (D8).
+	return l.local.AdoptLogStart(ptr.LogStart)
 }
 
 func (l *Log) setStanding(behind, diverged bool) {
@@ -159,11 +159,11 @@ func (l *Log) Lead(ctx context.Context, epoch int32) error {
 	if err := l.local.Lead(ctx, epoch); err != nil {
 		return err
 	}
-	ld := &leadership{epoch: epoch, ptr: ptr, manifest: l.view.Load().manifest}
+	ld := &leadership{epoch: epoch, began: l.a.cfg.Now(), ptr: ptr, manifest: l.view.Load().manifest}
 	ld.ctx, ld.end = context.WithCancelCause(context.Background())
 	ld.mu.live = map[uint64]struct{}{}
 	if ptr.Exists() {
-		ld.doomed = []doom{{ptr.LogStart, l.a.cfg.Now()}}
+		ld.doomed = []doom{{ptr.LogStart, ld.began}}
 	}
 	l.mu.Lock()
 	l.mu.failures, l.mu.retryAt, l.mu.lastErr = 0, time.Time{}, nil

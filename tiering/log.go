@@ -2,7 +2,7 @@ package tiering
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"hash/fnv"
 	"sync"
 	"sync/atomic"
@@ -130,12 +130,10 @@ func (l *Log) AppendReplica(b []byte) (segment.Appended, error) { return l.local
 // the archived end is ever cut off.
 func (l *Log) TruncateTo(end int64) error {
 	if ptr := l.view.Load().ptr; ptr.Exists() && end < ptr.ArchivedEnd && end < l.local.Offsets().End {
-		return errTruncateArchived
+		return fmt.Errorf("%w: truncation to %d, archived up to %d", ErrDiverged, end, ptr.ArchivedEnd)
 	}
 	return l.local.TruncateTo(end)
 }
-
-var errTruncateArchived = errors.New("tiering: truncation below the archived end: start again there instead")
 
 func (l *Log) SetHighWatermark(hw int64) { l.local.SetHighWatermark(hw) }
 func (l *Log) OnCounted(f func())        { l.local.OnCounted(f) }

@@ -47,6 +47,9 @@ func (p Policy) withDefaults() Policy {
 // copies reports whether segments go up.
 func (p *Policy) copies() bool { return p.Enabled && !p.CopyDisabled }
 
+// deletes reports whether what is only archived is to go.
+func (p *Policy) deletes() bool { return !p.Enabled && p.DeleteOnDisable }
+
 // whole limits the log, archived part included.
 func (p *Policy) whole() limits { return limits{p.RetentionMs, p.RetentionBytes} }
 

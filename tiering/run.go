@@ -102,6 +102,10 @@ func (a *Archive) Run(ctx context.Context) error {
 	wg.Go(func() { a.every(ctx, a.cfg.Tick, a.enqueue) })
 	wg.Go(func() { a.every(ctx, a.cfg.KeepEvery, a.keep) })
 	wg.Go(func() { a.every(ctx, a.cfg.KeepEvery, a.evict) })
+	if a.cfg.Shortage != nil {
+		var f freed
+		wg.Go(func() { a.every(ctx, a.cfg.Tick, func(ctx context.Context) { a.relieve(ctx, &f) }) })
+	}
 	wg.Wait()
 	return context.Cause(ctx)
 }
@@ -194,8 +198,13 @@ func (l *Log) noteError(err error) {
 // keep applies retention and deletes what is due in the archive, partition by
 // partition; sweeps take turns.
 func (a *Archive) keep(ctx context.Context) {
+	_ = a.owner(ctx) // says it once; an unreachable store shows below
+	away := false
 	for _, l := range a.logs() {
 		now := a.cfg.Now()
+		if away && l.view.Load().ptr.Exists() {
+			continue // it would only wait for the same store
+		}
 		err := a.guard(l, "retention", func() error { return l.Keep(ctx, now) })
 		if err == nil && l.sweepDue(now) {
 			err = a.guard(l, "sweep", func() error { _, err := l.Sweep(ctx, now); return err })
@@ -206,6 +215,7 @@ func (a *Archive) keep(ctx context.Context) {
 		if err != nil && !errors.Is(err, ErrFenced) {
 			a.log.Warn("the archive can't be kept in order; it is tried again", "topic", l.part.Topic, "partition", l.part.Num, "err", err)
 		}
+		away = away || errors.Is(err, ErrUnavailable)
 	}
 }
 
@@ -236,4 +246,36 @@ func (a *Archive) evict(ctx context.Context) {
 			a.log.Warn("archived local segments can't be deleted; it is tried again", "topic", l.part.Topic, "partition", l.part.Num, "err", err)
 		}
 	}
+}
+
+// freed is what was freed lately for a disk that is short: the file system shows
+// it only when the deletion delay of the files is over.
+type freed struct {
+	bytes int64
+	until time.Time
+}
+
+// freedCounts is how long freed bytes count as on their way; longer than
+// file.delete.delay.ms, which is 60 s.
+const freedCounts = 90 * time.Second
+
+// relieve frees what the disk is short of.
+func (a *Archive) relieve(ctx context.Context, f *freed) {
+	now := a.cfg.Now()
+	if now.After(f.until) {
+		f.bytes = 0
+	}
+	short := a.cfg.Shortage() - f.bytes
+	if short <= 0 {
+		return
+	}
+	n, err := a.FreeLocal(ctx, short)
+	if err != nil || n == 0 {
+		return
+	}
+	if f.bytes == 0 {
+		f.until = now.Add(freedCounts)
+	}
+	f.bytes += n
+	a.log.Warn("the disk is short: archived local segments were deleted early", "bytes", n, "short_of", short)
 }

@@ -2,7 +2,6 @@ package tiering
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,7 +17,9 @@ import (
 //   - a .log, .idx or page key of a lower epoch that neither the manifest nor
 //     a page of it names: its uploader can't pass the fence any more;
 //   - one of this epoch that is neither live nor named;
-//   - a manifest older than the pointer's, but for the one before it.
+//   - a manifest older than the pointer's, but for the one before it: of a
+//     lower epoch once this one is older than the grace, of this one if it is
+//     neither live nor waits for its grace already (deleteUseless).
 //
 // Keys of higher epochs, and what doesn't parse, are never touched. Age only
 // delays, for the sake of readers that found an object while it was named.
@@ -42,7 +43,7 @@ func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed
 	}
 	// Names known before the listing thin it out: what was named then is no
 	// orphan, and if it has become one since, the next sweep takes it.
-	known, _, err := l.named(ctx, ld)
+	before, err := l.named(ctx, ld)
 	if err != nil {
 		return 0, err
 	}
@@ -52,7 +53,7 @@ func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed
 		if !ok || k.Partition != l.part || k.Epoch > ld.epoch || now.Sub(time.UnixMilli(o.ModTime)) < l.a.cfg.DeleteGrace {
 			return nil
 		}
-		if k.Kind == KindManifest || !known.has(k.ID) {
+		if k.Kind == KindManifest || !before.has(k.ID) {
 			found = append(found, k)
 		}
 		return nil
@@ -61,12 +62,12 @@ func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed
 		return 0, err
 	}
 	found = slices.DeleteFunc(found, func(k Key) bool { return k.Epoch == ld.epoch && ld.isLive(k.ID) })
-	names, m, err := l.named(ctx, ld)
+	after, err := l.named(ctx, ld)
 	if err != nil {
 		return 0, err
 	}
 	for _, k := range found {
-		if k.Kind == KindManifest && !l.outdated(ld, m, k) || k.Kind != KindManifest && names.has(k.ID) {
+		if k.Kind == KindManifest && !after.outdated(k, now.Sub(ld.began) >= l.a.cfg.DeleteGrace) || k.Kind != KindManifest && after.has(k.ID) {
 			continue
 		}
 		if err := l.a.failpoint("tiering.sweep.delete"); err != nil {
@@ -82,61 +83,70 @@ func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed
 	return removed, nil
 }
 
-// outdated reports whether a manifest is older than the pointer's and its
-// predecessor.
-func (l *Log) outdated(ld *leadership, m *Manifest, k Key) bool {
-	if m == nil { // no pointer: whoever put it is of a lower epoch, or it isn't live
-		return true
-	}
-	if k.String() == ld.ptr.ManifestKey || k.String() == m.PrevKey {
-		return false
-	}
-	return k.Epoch < m.Epoch || k.Epoch == m.Epoch && k.Seq < m.Seq
+// names is what the pointer leads to, as read at one moment.
+type names struct {
+	ids      []uint64 // of all objects, sorted
+	ptr      Pointer
+	manifest *Manifest // nil without pointer
+	waiting  []string  // manifests that deleteUseless will take
 }
 
-// idSet is sorted.
-type idSet []uint64
-
-func (s idSet) has(id uint64) bool {
-	_, ok := slices.BinarySearch(s, id)
+func (n *names) has(id uint64) bool {
+	_, ok := slices.BinarySearch(n.ids, id)
 	return ok
 }
 
-// named collects the ids of all objects that the pointer, as read now, leads to.
-// A page that can't be read is an error.
-func (l *Log) named(ctx context.Context, ld *leadership) (idSet, *Manifest, error) {
+// outdated reports whether a manifest may go. Without a pointer none may.
+func (n *names) outdated(k Key, ruled bool) bool {
+	m := n.manifest
+	if m == nil || k.String() == n.ptr.ManifestKey || k.String() == m.PrevKey {
+		return false
+	}
+	if k.Epoch == m.Epoch {
+		return k.Seq < m.Seq && !slices.Contains(n.waiting, k.String())
+	}
+	return k.Epoch < m.Epoch && ruled
+}
+
+// named collects what the pointer, as read now, leads to. A page that can't be
+// read is an error.
+func (l *Log) named(ctx context.Context, ld *leadership) (*names, error) {
 	if err := l.pub.lock(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer l.pub.unlock()
 	if err := l.readyLocked(ctx, ld); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ptr, err := l.a.pointers.LoadPointer(ctx, l.part)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if ptr.ManifestKey != ld.ptr.ManifestKey {
-		return nil, nil, fmt.Errorf("%w: the pointer was moved by another", ErrFenced)
+		return nil, fmt.Errorf("%w: the pointer was moved by another", ErrFenced)
 	}
-	m := ld.manifest
-	if m == nil {
-		return nil, nil, nil
+	n := &names{ptr: ptr, manifest: ld.manifest}
+	for _, g := range ld.useless {
+		n.waiting = append(n.waiting, g.key)
 	}
-	var ids idSet
-	for i := range m.Pages {
-		ids = append(ids, m.Pages[i].ID)
-		page, err := l.loadPage(ctx, &m.Pages[i])
+	if n.manifest == nil {
+		return n, nil
+	}
+	add := func(list []Entry) {
+		for i := range list {
+			n.ids = append(n.ids, list[i].ID)
+		}
+	}
+	for i := range n.manifest.Pages {
+		ref := &n.manifest.Pages[i]
+		page, err := l.loadPage(ctx, ref)
 		if err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("page %s can't be read", m.Pages[i].Key(l.part)), err)
+			return nil, fmt.Errorf("page %s can't be read: %w", ref.Key(l.part), err)
 		}
-		for j := range page.Entries {
-			ids = append(ids, page.Entries[j].ID)
-		}
+		n.ids = append(n.ids, ref.ID)
+		add(page.Entries)
 	}
-	for i := range m.Entries {
-		ids = append(ids, m.Entries[i].ID)
-	}
-	slices.Sort(ids)
-	return ids, m, nil
+	add(n.manifest.Entries)
+	slices.Sort(n.ids)
+	return n, nil
 }

@@ -92,6 +92,16 @@ func encodeJSON(v any) []byte {
 	return append(b, '\n')
 }
 
+// PutTopic makes the bucket say what a topic is now: after its configuration or
+// its number of partitions has changed. Uploads do it by themselves once in each
+// leader epoch.
+func (a *Archive) PutTopic(ctx context.Context, t TopicInfo) error {
+	if err := a.owner(ctx); err != nil {
+		return err
+	}
+	return putTopic(ctx, a.store, t)
+}
+
 // putTopic makes topic.json say t, if it doesn't yet.
 func putTopic(ctx context.Context, store objstore.Store, t TopicInfo) error {
 	t.Format = jsonFormat
