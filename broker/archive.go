@@ -9,6 +9,7 @@ import (
 	"firn/broker/config"
 	"firn/replication/meta"
 	"firn/tiering"
+	"firn/tiering/cache"
 )
 
 // archiveStartWait bounds how long a start waits for the store to say whose
@@ -51,7 +52,21 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 		id = tiering.Identity{ClusterID: b.clusterID, ArchiveID: known}
 	}
 	c := b.cfg.Settings
+	b.cache, err = cache.Open(cache.Config{
+		Store:   b.cfg.Archive,
+		Memory:  c.Int("archive.cache.memory.bytes"),
+		FS:      b.cfg.FS,
+		Dir:     b.cfg.CacheDir,
+		Disk:    c.Int("archive.cache.disk.bytes"),
+		Log:     b.log,
+		Metrics: b.cfg.Metrics,
+	})
+	if err != nil {
+		return err
+	}
 	b.archive = tiering.New(tiering.Config{
+		Cache:              b.cache,
+		IndexBytes:         c.Int("remote.log.index.file.cache.total.size.bytes"),
 		Store:              b.cfg.Archive,
 		Pointers:           pointers{b},
 		Identity:           id,
@@ -60,7 +75,7 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 		Now:                b.now,
 		Failpoint:          b.cfg.Failpoint,
 		CopyBytesPerSecond: noLimitAsZero(c.Int("remote.log.manager.copy.max.bytes.per.second")),
-		DeleteGrace:        c.Millis("archive.delete.grace.ms"),
+		DeleteGrace:        max(c.Millis("archive.delete.grace.ms"), 1), // 0 means 0 here
 	})
 	b.replicas.archive = b.archive
 	return nil

@@ -14,6 +14,7 @@ import (
 	"firn/replication/meta"
 	"firn/segment/vfs"
 	"firn/tiering"
+	"firn/tiering/cache"
 	"firn/tiering/objstore"
 )
 
@@ -28,6 +29,9 @@ type Config struct {
 	FS     vfs.FS
 	// Archive is where archived segments go; nil means that there is no archive.
 	Archive objstore.Store
+	// CacheDir is where what is read from the archive is cached on disk; ""
+	// means in memory only.
+	CacheDir string
 	// Listeners are where to serve; at least one.
 	Listeners []Listener
 	Network   Network
@@ -56,6 +60,7 @@ type Broker struct {
 	image       *image
 	replicas    *replicas
 	archive     *tiering.Archive // nil: none
+	cache       *cache.Cache     // of archive
 	producerIDs *producerIDs
 	// registration is this broker's current one, nil before the first.
 	registration atomic.Pointer[meta.Registration]

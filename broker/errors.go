@@ -10,6 +10,7 @@ import (
 	"firn/replication"
 	"firn/replication/meta"
 	"firn/segment"
+	"firn/tiering"
 )
 
 // errorTable maps what the layers below return to Kafka's codes: the only place
@@ -43,7 +44,15 @@ var errorTable = []struct {
 	{segment.ErrUnknownProducer, kerr.UnknownProducerID},
 	{segment.ErrTransactionDenied, kerr.InvalidTxnState},
 	{segment.ErrCoordinatorFenced, kerr.TransactionCoordinatorFenced},
+	{tiering.ErrUnavailable, kerr.KafkaStorageError},
+	{tiering.ErrLost, kerr.CorruptMessage},
+	{tiering.ErrFenced, kerr.NotLeaderForPartition},
+	{tiering.ErrMoved, kerr.KafkaStorageError},
+	{tiering.ErrNotOurs, kerr.KafkaStorageError},
+	{tiering.ErrRolledBack, kerr.KafkaStorageError},
+	{tiering.ErrDiverged, kerr.KafkaStorageError},
 	{meta.ErrTooLarge, kerr.InvalidRequest},
+	{meta.ErrVersion, kerr.NotController}, // changed meanwhile: ask again
 	{meta.ErrClosed, kerr.NotController},
 	{context.DeadlineExceeded, kerr.RequestTimedOut},
 }

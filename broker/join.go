@@ -205,6 +205,11 @@ func (b *Broker) leave(ctx context.Context) error {
 	if b.archive != nil {
 		b.archive.Close()
 	}
+	if b.cache != nil {
+		if err := b.cache.Close(); err != nil {
+			b.log.Warn("closing the cache of the archive", "err", err)
+		}
+	}
 	r := b.registration.Load()
 	if r == nil {
 		return b.replicas.dir.Close(segment.CleanMark{})

@@ -81,6 +81,7 @@ func (n *node) tryStart(archive objstore.Store) error {
 		LogDir:    filepath.Join(n.dir, "logs"),
 		Meta:      store,
 		Archive:   archive,
+		CacheDir:  filepath.Join(n.dir, "cache"),
 		FS:        vfs.OS(),
 		Listeners: []Listener{{Name: "PLAINTEXT", Host: "127.0.0.1"}},
 		Log:       log,

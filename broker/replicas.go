@@ -325,11 +325,35 @@ func (rs *replicas) step(r *replica) bool {
 		rs.changed.raise()
 		return true
 	}
-	if ctx.Err() == nil {
-		rs.log.Warn("partition can't take its role yet; will retry", "topic", r.name.Topic, "partition", r.name.Partition, "epoch", want.LeaderEpoch, "err", err)
-		sleep(ctx, time.Second)
+	if ctx.Err() != nil {
+		return true
 	}
+	if hopeless(err) {
+		rs.log.Error("partition is out of service until somebody repairs it and restarts the broker",
+			"topic", r.name.Topic, "partition", r.name.Partition, "epoch", want.LeaderEpoch, "err", err)
+		r.mu.Lock()
+		if r.mu.want == want {
+			r.mu.want = nil
+		}
+		r.mu.Unlock()
+		return true
+	}
+	rs.log.Warn("partition can't take its role yet; will retry", "topic", r.name.Topic, "partition", r.name.Partition, "epoch", want.LeaderEpoch, "err", err)
+	sleep(ctx, roleRetry)
 	return true
+}
+
+// roleRetry is how long a replica waits before it tries again to take its role.
+const roleRetry = 2 * time.Second
+
+// hopeless: trying again changes nothing.
+func hopeless(err error) bool {
+	for _, final := range []error{segment.ErrQuarantined, segment.ErrFailed, segment.ErrClosed, tiering.ErrDiverged, tiering.ErrRolledBack} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
 }
 
 // abandon makes a change of role under way end.

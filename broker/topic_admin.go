@@ -101,12 +101,17 @@ func (b *Broker) planReplicas(x *topicIndex, w *newTopic) ([][]int32, error) {
 // serves it, or ctx ends. The wishes' errs tell the outcome.
 func (b *Broker) createTopics(ctx context.Context, wishes []newTopic) []meta.Topic {
 	plans := b.planTopics(b.topics.Load(), wishes)
+	var writes []meta.Write
+	var of []int
 	for i := range wishes {
-		w := &wishes[i]
-		if w.err == nil {
-			w.err = b.commit(ctx, meta.CreateTopic(plans[i], w.configs))
+		if wishes[i].err == nil {
+			writes = append(writes, meta.CreateTopic(plans[i], wishes[i].configs))
+			of = append(of, i)
 		}
-		if errors.Is(w.err, meta.ErrExists) {
+	}
+	for j, err := range b.commitAll(ctx, writes) {
+		w := &wishes[of[j]]
+		if w.err = err; errors.Is(err, meta.ErrExists) {
 			w.err = refuse(kerr.TopicAlreadyExists, "Topic '%s' already exists.", w.name)
 		}
 	}
@@ -120,11 +125,9 @@ func (b *Broker) createTopics(ctx context.Context, wishes []newTopic) []meta.Top
 
 // growTopic gives t the partitions of grown and waits until they are served.
 func (b *Broker) growTopic(ctx context.Context, t *topic, grown meta.Topic) error {
-	err := b.commit(ctx, meta.SetTopic(grown))
-	if errors.Is(err, meta.ErrVersion) || errors.Is(err, meta.ErrNotFound) {
-		return kerr.RequestTimedOut // somebody else has just changed it: ask again
-	}
-	if err != nil {
+	if err := b.commit(ctx, meta.SetTopic(grown)); errors.Is(err, meta.ErrNotFound) {
+		return kerr.UnknownTopicOrPartition
+	} else if err != nil {
 		return err
 	}
 	return b.await(ctx, func(x *topicIndex) bool { return b.serves(x, grown) })
@@ -161,12 +164,15 @@ func (b *Broker) serves(x *topicIndex, want meta.Topic) bool {
 // deleteTopics deletes topics and waits until they are gone from this broker.
 func (b *Broker) deleteTopics(ctx context.Context, victims []*topic) map[meta.TopicID]error {
 	out := make(map[meta.TopicID]error, len(victims))
-	for _, t := range victims {
-		err := b.commit(ctx, meta.DeleteTopic(t.Topic, b.now().UnixMilli()))
+	writes := make([]meta.Write, len(victims))
+	for i, t := range victims {
+		writes[i] = meta.DeleteTopic(t.Topic, b.now().UnixMilli())
+	}
+	for i, err := range b.commitAll(ctx, writes) {
 		if errors.Is(err, meta.ErrNotFound) {
 			err = kerr.UnknownTopicOrPartition // somebody else was faster
 		}
-		out[t.ID] = err
+		out[victims[i].ID] = err
 	}
 	for _, t := range victims {
 		if out[t.ID] == nil {
@@ -179,7 +185,16 @@ func (b *Broker) deleteTopics(ctx context.Context, victims []*topic) map[meta.To
 // commit makes a write under this broker's own registration: a broker that has
 // been taken for dead changes nothing any more.
 func (b *Broker) commit(ctx context.Context, w meta.Write) error {
-	return w.With(b.fence()...).Commit(ctx, b.cfg.Meta)
+	return b.commitAll(ctx, []meta.Write{w})[0]
+}
+
+// commitAll makes writes, each on its own account, in as few commits as may be.
+func (b *Broker) commitAll(ctx context.Context, writes []meta.Write) []error {
+	fenced := make([]meta.Write, len(writes))
+	for i, w := range writes {
+		fenced[i] = w.With(b.fence()...)
+	}
+	return meta.CommitAll(ctx, b.cfg.Meta, fenced)
 }
 
 // await waits until ok likes the picture, and what it can see of the replicas.

@@ -1,0 +1,66 @@
+package broker
+
+import (
+	"fmt"
+
+	"firn/tiering"
+)
+
+// joined: this broker has registered, so that what join sets up is there.
+func (b *Broker) joined() bool { return b.registration.Load() != nil }
+
+// ClusterID is the cluster's id; "" before this broker has joined it.
+func (b *Broker) ClusterID() string {
+	if !b.joined() {
+		return ""
+	}
+	return b.clusterID
+}
+
+// ArchiveStatus tells where every partition stands that has an archive.
+func (b *Broker) ArchiveStatus() []tiering.Status {
+	if !b.joined() || b.archive == nil {
+		return nil
+	}
+	return b.archive.Status()
+}
+
+// Problems says, for an operator, what doesn't work though the broker serves.
+func (b *Broker) Problems() []string {
+	if !b.joined() {
+		return nil
+	}
+	var out []string
+	if s := b.replicas.dir.Space(); s.Low {
+		out = append(out, fmt.Sprintf("the disk of %s is below its reserve (%d bytes free, %d to be kept): produce requests are refused", b.cfg.LogDir, s.Free, s.Reserve))
+	}
+	failed, first := 0, error(nil)
+	for _, r := range b.replicas.list() {
+		if err := r.local.Err(); err != nil {
+			if failed++; first == nil {
+				first = err
+			}
+		}
+	}
+	if failed > 0 {
+		out = append(out, fmt.Sprintf("%d logs are out of service, for instance: %v", failed, first))
+	}
+	if b.archive == nil {
+		return out
+	}
+	if err := b.archive.Disowned(); err != nil {
+		out = append(out, err.Error())
+	}
+	stuck, why := 0, error(nil)
+	for _, s := range b.archive.Status() {
+		if s.LastError != nil {
+			if stuck++; why == nil {
+				why = s.LastError
+			}
+		}
+	}
+	if stuck > 0 {
+		out = append(out, fmt.Sprintf("the archive takes nothing from %d partitions, for instance: %v", stuck, why))
+	}
+	return out
+}
