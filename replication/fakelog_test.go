@@ -22,8 +22,9 @@ type fakeLog struct {
 	// ready, if set, tells that Lead has come, and then is what it waits for; leadErr what it answers.
 	ready   chan struct{}
 	leadErr error
-	// appending, if set, is called inside an append.
-	appending func()
+	// onAppend is called inside an append, onLead when the log leads, and with -1
+	// when it stops.
+	onAppend, onLead func(epoch int32)
 }
 
 func newFakeLog() *fakeLog { return &fakeLog{o: segment.Offsets{ArchivedEnd: -1}} }
@@ -34,8 +35,8 @@ func records(n int) []byte { return make([]byte, 8*n) }
 func (l *fakeLog) Append(b []byte, o segment.AppendOptions) (segment.Appended, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.appending != nil {
-		l.appending()
+	if l.onAppend != nil {
+		l.onAppend(o.Epoch)
 	}
 	if n := len(l.epochs); n > 0 && l.epochs[n-1].Epoch > o.Epoch {
 		return segment.Appended{}, segment.ErrFenced
@@ -148,6 +149,9 @@ func (l *fakeLog) Lead(ctx context.Context, epoch int32) error {
 		return l.leadErr
 	}
 	l.epochs = append(l.epochs, segment.EpochStart{Epoch: epoch, Start: l.o.End})
+	if l.onLead != nil {
+		l.onLead(epoch)
+	}
 	return nil
 }
 
@@ -155,6 +159,9 @@ func (l *fakeLog) StopLeading() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls = append(l.calls, "stop")
+	if l.onLead != nil {
+		l.onLead(-1)
+	}
 }
 
 func (l *fakeLog) RestartAtArchivedEnd(context.Context) error { return segment.ErrNotArchived }

@@ -3,12 +3,17 @@ package replication
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"firn/replication/isr"
 	"firn/replication/meta"
 	"firn/segment"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	me    = meta.Member{ID: 1, Epoch: 10}
@@ -280,5 +285,46 @@ func TestLatestWaitsForTheEpochStart(t *testing.T) {
 	}
 	if n, err := p.Latest(v, segment.UntilHighWatermark); n != 10 || err != nil {
 		t.Fatalf("Latest = %d, %v", n, err)
+	}
+}
+
+// Whatever roles come and go, nothing is appended to a log that doesn't lead,
+// nor stamped with another epoch than the one it leads in.
+func TestNoAppendOutsideALeadership(t *testing.T) {
+	const roles, appenders = 400, 3
+	l := newFakeLog()
+	epoch := int32(-1) // by l.mu, inside the log: -1 while it doesn't lead
+	l.onLead = func(e int32) { epoch = e }
+	l.onAppend = func(e int32) {
+		if e != epoch {
+			t.Errorf("append in epoch %d, the log leads in %d", e, epoch)
+		}
+	}
+	p := New(Config{Log: l})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range appenders {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := p.Append(records(1), AppendOptions{Epoch: AnyEpoch, All: true}); err != nil && !errors.Is(err, ErrNotLeader) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for e := range int32(roles) {
+		s := led(me, e, me)
+		if e%3 == 2 {
+			s = led(other, e, me, other)
+		}
+		if err := p.Become(ctx, s, me); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	wg.Wait()
+	if l.o.HighWatermark != l.o.Counted { // the last role leads, alone
+		t.Errorf("%+v", l.o)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"go.etcd.io/bbolt"
 
@@ -31,6 +32,8 @@ func (s *Store) Commit(ctx context.Context, ops ...meta.Op) error {
 		return refused
 	case errors.Is(err, errMisuse):
 		return err
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("solo: commit: %w", err) // what it wrote is named by nothing
 	case err != nil:
 		s.commit.err = fmt.Errorf("solo: commit: %w", err)
 		return s.commit.err

@@ -26,5 +26,7 @@
 // bbolt writes pages beside those in use, syncs them, then writes and syncs the
 // page that names them: a commit is there whole or not at all. When that fails
 // its outcome is unknown (Z3), and the store refuses all further commits: a
-// later sync could succeed without having written what failed before.
+// later sync could succeed without having written what failed before. A full
+// disk is another matter: it shows before the page that names the others is
+// written, so that nothing has happened, and commits go on when there is space.
 package solo
