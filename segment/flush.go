@@ -87,7 +87,9 @@ func (l *Log) syncStep() (moved bool, err error) {
 	l.mu.Unlock()
 
 	if newDir {
-		err = l.settleDir()
+		if err = l.settleDir(); err != nil {
+			err = errDerived{err}
+		}
 	}
 	switch {
 	case err != nil:

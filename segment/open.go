@@ -74,6 +74,15 @@ func (l *Log) openLocked(o opening) error {
 		return err
 	}
 	l.openOffsets(o)
+	if o.logStart > w.End && !l.opts.Load().Archived && l.Err() == nil {
+		// A power loss took what was above a durable log start. What is below
+		// must not be given out again.
+		l.log.Warn("log ends below its log start: it starts again there", "end", w.End, "log_start", o.logStart)
+		l.mu.producers.reset()
+		if err := l.restartLocked(o.logStart, o.logStart, *l.chain.Load(), &l.mu.producers); err != nil {
+			return err
+		}
+	}
 	l.kickLocked()
 	return nil
 }
@@ -92,7 +101,8 @@ func (l *Log) openOffsets(o opening) {
 	l.mu.flushed = min(l.mu.flushed, w.End)
 	w.Counted = min(max(l.mu.flushed, w.LogStart), w.End)
 	l.recountLocked()
-	w.HighWatermark = min(max(o.hw, w.LogStart), w.Counted)
+	// What lies before the local start is deleted or archived, so it was committed.
+	w.HighWatermark = min(max(o.hw, w.LogStart, w.LocalStart), w.Counted)
 	l.st.mu.firstOpen = l.mu.producers.firstOpen()
 	l.st.publishLocked()
 	chain := l.chain.Load().from(w.LogStart)
