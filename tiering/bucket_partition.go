@@ -30,13 +30,16 @@ type BucketPartition struct {
 	Problems []Problem
 
 	entries []Entry // of a united manifest, those in pages included
+	// prefer is the key and checksum of the first of several leaves.
+	preferKey string
+	preferCRC uint32
 }
 
 // Partition finds the manifest that counts. An object that can't be read now is
 // an error: what it says may decide. One that is damaged is a Problem, and its
 // predecessor counts instead.
 func (b *Bucket) Partition(ctx context.Context, p Partition) (*BucketPartition, error) {
-	bp := &BucketPartition{Partition: p, MaxEpoch: -1, MaxSeq: -1}
+	bp := &BucketPartition{Partition: p, MaxEpoch: -1, MaxSeq: -1, Pointer: Pointer{LastEpoch: -1, Version: NoPointer}}
 	nodes, err := b.manifests(ctx, bp)
 	if err != nil {
 		return nil, err
@@ -166,6 +169,7 @@ func (b *Bucket) unite(ctx context.Context, bp *BucketPartition, leaves []manife
 		m.DeletedThrough = min(logStart, entries[0].Base)
 	}
 	bp.Manifest, bp.United, bp.entries = m, true, entries
+	bp.preferKey, bp.preferCRC = leaves[0].key, leaves[0].crc
 	bp.Pointer = Pointer{Sequence: m.Seq, LastEpoch: m.LastEpoch, LogStart: m.LogStart, ArchivedEnd: m.ArchivedEnd, Version: NoPointer}
 	return nil
 }

@@ -16,6 +16,10 @@ type Identity struct {
 	// ArchiveID changes hands: whoever takes a prefix over puts a new one here,
 	// and the owner before stops when it sees that.
 	ArchiveID string `json:"archive_id"`
+	// KeepBelow is set by a restore: the sweep leaves alone what leaders of
+	// lower epochs wrote, until an operator releases it. What the restore's
+	// manifests did not name may be all that is left of something.
+	KeepBelow int32 `json:"keep_below,omitempty"`
 }
 
 // ErrNotOurs: the prefix belongs to another cluster, or has been taken over.

@@ -21,7 +21,7 @@ import (
 //     lower epoch once this one is older than the grace, of this one if it is
 //     neither live nor waits for its grace already (deleteUseless).
 //
-// Keys of higher epochs, and what doesn't parse, are never touched. Age only
+// Keys of higher epochs, what a restore keeps, and what doesn't parse, are never touched. Age only
 // delays, for the sake of readers that found an object while it was named.
 func (l *Log) Sweep(ctx context.Context, now time.Time) (removed int, err error) {
 	ld := l.lead.Load()
@@ -41,6 +41,10 @@ func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed
 	if err := l.a.owner(ctx); err != nil {
 		return 0, err
 	}
+	id, err := LoadIdentity(ctx, l.a.store)
+	if err != nil {
+		return 0, err
+	}
 	// Names known before the listing thin it out: what was named then is no
 	// orphan, and if it has become one since, the next sweep takes it.
 	before, err := l.named(ctx, ld)
@@ -50,7 +54,7 @@ func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed
 	var found []Key
 	err = l.a.store.List(ctx, l.part.Dir(), func(o objstore.Object) error {
 		k, ok := ParseKey(o.Key)
-		if !ok || k.Partition != l.part || k.Epoch > ld.epoch || now.Sub(time.UnixMilli(o.ModTime)) < l.a.cfg.DeleteGrace {
+		if !ok || k.Partition != l.part || k.Epoch > ld.epoch || k.Epoch < id.KeepBelow || now.Sub(time.UnixMilli(o.ModTime)) < l.a.cfg.DeleteGrace {
 			return nil
 		}
 		if k.Kind == KindManifest || !before.has(k.ID) {
