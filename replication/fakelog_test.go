@@ -22,8 +22,10 @@ type fakeLog struct {
 	// ready, if set, tells that Lead has come, and then is what it waits for; leadErr what it answers.
 	ready   chan struct{}
 	leadErr error
+	// enter is called as an append begins, before the log's lock is taken;
 	// onAppend is called inside an append, onLead when the log leads, and with -1
 	// when it stops.
+	enter            func()
 	onAppend, onLead func(epoch int32)
 }
 
@@ -33,6 +35,9 @@ func newFakeLog() *fakeLog { return &fakeLog{o: segment.Offsets{ArchivedEnd: -1}
 func records(n int) []byte { return make([]byte, 8*n) }
 
 func (l *fakeLog) Append(b []byte, o segment.AppendOptions) (segment.Appended, error) {
+	if l.enter != nil {
+		l.enter()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.onAppend != nil {

@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -285,6 +286,45 @@ func TestLatestWaitsForTheEpochStart(t *testing.T) {
 	}
 	if n, err := p.Latest(v, segment.UntilHighWatermark); n != 10 || err != nil {
 		t.Fatalf("Latest = %d, %v", n, err)
+	}
+}
+
+// A change of role, or of the ISR, waits for the append that has already looked.
+func TestChangesWaitForTheAppendUnderWay(t *testing.T) {
+	for name, change := range map[string]func(*Partition) error{
+		"follow": func(p *Partition) error { return p.Become(context.Background(), led(other, 2, other), me) },
+		"ISR": func(p *Partition) error {
+			s := led(me, 1, me, other)
+			s.Version = 1
+			return p.Become(context.Background(), s, me)
+		},
+	} {
+		l := newFakeLog()
+		p := newPartition(t, l, isr.Rules{}, led(me, 1, me))
+		entered, goOn := make(chan struct{}), make(chan struct{})
+		l.enter = func() { close(entered); <-goOn }
+		appended, changed := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := p.Append(records(1), AppendOptions{Epoch: AnyEpoch})
+			appended <- err
+		}()
+		<-entered
+		go func() { changed <- change(p) }()
+		for range 10_000 {
+			runtime.Gosched()
+			select {
+			case <-changed:
+				t.Fatalf("%s: done in the middle of an append", name)
+			default:
+			}
+		}
+		close(goOn)
+		if err := errors.Join(<-appended, <-changed); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !p.Committed(0) { // it was alone when it was appended
+			t.Errorf("%s: not committed", name)
+		}
 	}
 }
 
