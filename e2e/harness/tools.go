@@ -1,0 +1,125 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Root is the repository's root.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+// Cache is where e2e/setup.sh puts what it fetches and builds.
+func Cache() string {
+	if c := os.Getenv("FIRN_CACHE"); c != "" {
+		return c
+	}
+	return filepath.Join(Root(), ".cache")
+}
+
+// Missing skips the test for want of a tool, or fails it under FIRN_REQUIRE=all.
+func Missing(t testing.TB, what string) {
+	t.Helper()
+	msg := what + " is missing: run e2e/setup.sh"
+	if os.Getenv("FIRN_REQUIRE") == "all" {
+		t.Fatal(msg)
+	}
+	t.Skip(msg)
+}
+
+// Output is what a finished command printed.
+type Output struct {
+	Stdout, Stderr string
+	Err            error
+}
+
+// Run runs a command to its end, for at most limit, with stdin as its input.
+func Run(t testing.TB, limit time.Duration, stdin string, name string, args ...string) Output {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errb bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errb
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%s: not done after %v: %w", name, limit, err)
+	}
+	return Output{out.String(), errb.String(), err}
+}
+
+// Must is Run that has to succeed.
+func Must(t testing.TB, limit time.Duration, stdin string, name string, args ...string) string {
+	t.Helper()
+	o := Run(t, limit, stdin, name, args...)
+	if o.Err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), o.Err, o.Stdout, o.Stderr)
+	}
+	return o.Stdout
+}
+
+// Kcat is the path of kcat.
+func Kcat(t testing.TB) string {
+	t.Helper()
+	p, err := exec.LookPath("kcat")
+	if err != nil {
+		Missing(t, "kcat")
+	}
+	return p
+}
+
+// KafkaVersion is the release whose tools and client the tests use.
+const KafkaVersion = "4.3.1"
+
+// KafkaLib is the class path of Apache Kafka's jars.
+func KafkaLib(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(Cache(), "kafka-"+KafkaVersion)
+	if _, err := os.Stat(filepath.Join(dir, ".complete")); err != nil {
+		Missing(t, "Apache Kafka "+KafkaVersion)
+	}
+	if _, err := exec.LookPath("java"); err != nil {
+		Missing(t, "java")
+	}
+	return filepath.Join(dir, "lib", "*")
+}
+
+// jvm are flags for short-lived tools on a small machine.
+func jvm() []string { return []string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"} }
+
+// KafkaTool runs one of Kafka's tools by class, org.apache.kafka.tools. in front
+// of a name without dots.
+func KafkaTool(t testing.TB, stdin, class string, args ...string) Output {
+	t.Helper()
+	lib := KafkaLib(t)
+	if !strings.Contains(class, ".") {
+		class = "org.apache.kafka.tools." + class
+	}
+	return Run(t, 2*time.Minute, stdin, "java", append(append(jvm(), "-cp", lib, class), args...)...)
+}
+
+// JavaClass compiles a source of e2e/java once and runs it.
+func JavaClass(t testing.TB, limit time.Duration, class string, args ...string) Output {
+	t.Helper()
+	lib := KafkaLib(t)
+	javac, err := exec.LookPath("javac")
+	if err != nil {
+		Missing(t, "javac")
+	}
+	src := filepath.Join(Root(), "e2e", "java", class+".java")
+	dir := t.TempDir()
+	Must(t, time.Minute, "", javac, "-cp", lib, "-d", dir, src)
+	return Run(t, limit, "", "java", append(append(jvm(), "-cp", dir+":"+lib, class), args...)...)
+}
