@@ -97,7 +97,9 @@ func KafkaLib(t testing.TB) string {
 }
 
 // jvm are flags for short-lived tools on a small machine.
-func jvm() []string { return []string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"} }
+func jvm() []string {
+	return []string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}
+}
 
 // KafkaTool runs one of Kafka's tools by class, org.apache.kafka.tools. in front
 // of a name without dots.

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"firn/broker/config"
+)
+
+// profile is what serve uses without a config file: an archive that shows itself
+// soon. With --config Kafka's defaults hold.
+func profile() map[string]string {
+	return map[string]string{
+		"log.retention.ms":               "-1",
+		"log.local.retention.ms":         "3600000",
+		"log.segment.bytes":              "67108864",
+		"archive.upload.max.interval.ms": "60000",
+	}
+}
+
+// settings is what a broker is started with.
+type settings struct {
+	config   *config.Broker
+	warnings []string
+	// usedProfile: no config file was given.
+	usedProfile bool
+
+	data, logs, meta, cache string
+	// archive is the URL of the archive, "" for none.
+	archive string
+}
+
+// sources is where settings come from.
+type sources struct {
+	file string // --config, "" for none
+	data string // --data, "" if not given
+	set  []string
+	env  []string
+}
+
+// load resolves settings: --set over environment over file over profile.
+func load(s sources) (*settings, error) {
+	st := config.Static{Env: config.FromEnv(s.env), Set: map[string]string{}}
+	for _, p := range s.set {
+		k, v, ok := strings.Cut(p, "=")
+		if !ok || k == "" {
+			return nil, fmt.Errorf("--set %q: write key=value", p)
+		}
+		st.Set[k] = v
+	}
+	out := &settings{usedProfile: s.file == ""}
+	if s.file == "" {
+		st.Profile = profile()
+	} else {
+		f, err := os.Open(s.file)
+		if err != nil {
+			return nil, fmt.Errorf("--config: %w", err)
+		}
+		defer f.Close()
+		if st.File, err = config.ReadProperties(f); err != nil {
+			return nil, fmt.Errorf("--config %s: %w", s.file, err)
+		}
+	}
+	var err error
+	if out.config, out.warnings, err = config.NewBroker(config.NewRegistry(), st); err != nil {
+		return nil, err
+	}
+	return out, out.layout(s.data)
+}
+
+// layout decides where everything lies. With log.dirs in the configuration and
+// no --data, everything lies there, as Kafka's users expect.
+func (s *settings) layout(data string) error {
+	s.data = data
+	dirs := s.config.String("log.dirs")
+	if dirs == "" && s.config.IsSet("log.dir") {
+		dirs = s.config.String("log.dir")
+	}
+	if list := config.SplitList(dirs); len(list) == 1 {
+		s.logs = list[0]
+		if s.data == "" {
+			s.data = s.logs
+		}
+	}
+	if s.data == "" {
+		s.data = "firn-data"
+	}
+	abs, err := filepath.Abs(s.data)
+	if err != nil {
+		return fmt.Errorf("--data %s: %w", s.data, err)
+	}
+	s.data = abs
+	if s.logs == "" {
+		s.logs = filepath.Join(abs, "logs")
+	} else if s.logs, err = filepath.Abs(s.logs); err != nil {
+		return fmt.Errorf("log.dirs %s: %w", s.logs, err)
+	}
+	s.meta = filepath.Join(abs, "meta.db")
+	s.cache = filepath.Join(abs, "cache")
+	if c := s.config.String("archive.cache.dir"); c != "" {
+		s.cache = c
+	}
+	s.archive = s.config.String("archive.url")
+	if s.archive == "" && s.usedProfile && !s.config.IsSet("archive.url") {
+		s.archive = "file://" + filepath.ToSlash(filepath.Join(abs, "archive"))
+	}
+	s.config = s.config.WithArchive(s.archive != "")
+	return nil
+}
+
+// logger makes the logger that log.format asks for: text on a terminal unless
+// told otherwise.
+func logger(format string, w io.Writer) *slog.Logger {
+	level := slog.LevelInfo
+	if l := os.Getenv("KAFKA_LOG4J_ROOT_LOGLEVEL"); l != "" {
+		_ = level.UnmarshalText([]byte(strings.Replace(l, "TRACE", "DEBUG", 1))) // an unknown level leaves info
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
