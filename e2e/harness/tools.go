@@ -46,9 +46,21 @@ type Output struct {
 // Run runs a command to its end, for at most limit, with stdin as its input.
 func Run(t testing.TB, limit time.Duration, stdin string, name string, args ...string) Output {
 	t.Helper()
+	return run(t, limit, nil, stdin, name, args...)
+}
+
+// RunEnv is Run without input, under more environment variables.
+func RunEnv(t testing.TB, limit time.Duration, env []string, name string, args ...string) Output {
+	t.Helper()
+	return run(t, limit, env, "", name, args...)
+}
+
+func run(t testing.TB, limit time.Duration, env []string, stdin, name string, args ...string) Output {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errb bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errb
