@@ -64,6 +64,8 @@ type Broker struct {
 	producerIDs *producerIDs
 	// registration is this broker's current one, nil before the first.
 	registration atomic.Pointer[meta.Registration]
+	// ready is closed when clients are served.
+	ready chan struct{}
 	// retentionDue asks for a round of retention before its time.
 	retentionDue chan struct{}
 }
@@ -74,7 +76,7 @@ func New(cfg Config) (*Broker, error) {
 	if cfg.Settings != nil {
 		cfg.Settings = cfg.Settings.WithArchive(cfg.Archive != nil)
 	}
-	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log, retentionDue: make(chan struct{}, 1)}
+	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log, ready: make(chan struct{}), retentionDue: make(chan struct{}, 1)}
 	if b.now == nil {
 		b.now = time.Now
 	}
@@ -148,8 +150,12 @@ func (b *Broker) Run(ctx context.Context) (err error) {
 	defer cancel()
 	defer context.AfterFunc(failed, cancel)()
 	b.awaitRoles(serving)
+	close(b.ready)
 	return b.server.run(serving)
 }
+
+// Ready is closed once Run serves clients.
+func (b *Broker) Ready() <-chan struct{} { return b.ready }
 
 // parts are what runs behind the connections until its ctx ends.
 func (b *Broker) parts() []func(context.Context) error {

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"firn/broker"
+	"firn/broker/console"
+	"firn/segment/vfs"
+	"firn/zkmeta/solo"
+)
+
+// node is one broker with all that belongs to it, wired together.
+type node struct {
+	settings *settings
+	store    *solo.Store
+	broker   *broker.Broker
+	admin    net.Listener // nil: none
+	console  *console.Server
+}
+
+// openNode opens metadata, listeners and archive, and starts nothing.
+func openNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error) {
+	for _, dir := range []string{s.data, s.logs} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("data directory: %w", err)
+		}
+	}
+	store, err := solo.Open(s.meta)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.data, err)
+	}
+	n := &node{settings: s, store: store}
+	if err := n.wire(ctx, log); err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	return n, nil
+}
+
+func (n *node) wire(ctx context.Context, log *slog.Logger) error {
+	c := n.settings.config
+	ls, err := c.Listeners()
+	if err != nil {
+		return err
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	cfg := broker.Config{
+		NodeID:   nodeID(c.Int("node.id")),
+		Settings: c,
+		LogDir:   n.settings.logs,
+		Meta:     n.store,
+		FS:       vfs.OS(),
+		Network: broker.Network{
+			MaxRequestBytes: int(c.Int("socket.request.max.bytes")),
+			QueuedBytes:     int(c.Int("queued.max.request.bytes")),
+			MaxConnections:  int(c.Int("max.connections")),
+			MaxIdle:         c.Millis("connections.max.idle.ms"),
+			SendBufferBytes: int(c.Int("socket.send.buffer.bytes")), ReceiveBufferBytes: int(c.Int("socket.receive.buffer.bytes")),
+			FetchMaxBytes: int(c.Int("fetch.max.bytes")),
+		},
+		Log:       log,
+		Metrics:   reg,
+		Failpoint: failpoints(),
+	}
+	for _, l := range ls {
+		cfg.Listeners = append(cfg.Listeners, broker.Listener{Name: l.Name, Host: l.Host, Port: l.Port,
+			AdvertisedHost: l.AdvertisedHost, AdvertisedPort: l.AdvertisedPort})
+	}
+	if n.broker, err = broker.New(cfg); err != nil {
+		return err
+	}
+	if addr := c.String("admin.listener"); addr != "" {
+		if n.admin, err = net.Listen("tcp", addr); err != nil {
+			return fmt.Errorf("admin.listener: %w (another address: --set admin.listener=HOST:PORT; none: --set admin.listener=)", err)
+		}
+		n.console = console.New(console.Config{Source: health{n}, Gatherer: reg, Log: log})
+	}
+	return nil
+}
+
+// nodeID is Kafka's broker id; a broker that was given none is broker 1.
+func nodeID(configured int64) int32 {
+	if configured < 0 {
+		return 1
+	}
+	return int32(configured)
+}
+
+// run serves until ctx ends or a part fails. ready is called once, when clients
+// are served.
+func (n *node) run(ctx context.Context, ready func()) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.broker.Run(gctx) })
+	if n.console != nil {
+		g.Go(func() error { return n.console.Run(gctx, n.admin) })
+	}
+	select {
+	case <-n.broker.Ready():
+		ready()
+	case <-gctx.Done():
+	}
+	return errors.Join(g.Wait(), n.close())
+}
+
+// close lets go of what openNode opened and run has not closed.
+func (n *node) close() error { return n.store.Close() }
+
+// embedded is a broker in this process, for the demo.
+type embedded struct {
+	addr   string
+	cancel context.CancelFunc
+	done   chan error
+	err    error
+	ended  bool
+}
+
+// startEmbedded starts a broker on a free port of the loopback and waits until
+// it serves.
+func startEmbedded(ctx context.Context, data string, set map[string]string) (*embedded, error) {
+	src := sources{data: data, set: []string{"listeners=PLAINTEXT://127.0.0.1:0", "admin.listener="}}
+	for k, v := range set {
+		src.set = append(src.set, k+"="+v)
+	}
+	s, err := load(src)
+	if err != nil {
+		return nil, err
+	}
+	logFile, err := os.Create(filepath.Join(data, "firn.log"))
+	if err != nil {
+		return nil, fmt.Errorf("log file: %w", err)
+	}
+	n, err := openNode(ctx, s, logger("text", logFile))
+	if err != nil {
+		return nil, errors.Join(err, logFile.Close())
+	}
+	rctx, cancel := context.WithCancel(ctx)
+	e := &embedded{cancel: cancel, done: make(chan error, 1)}
+	up := make(chan struct{})
+	go func() {
+		err := n.run(rctx, func() { close(up) })
+		e.done <- errors.Join(err, logFile.Close())
+	}()
+	select {
+	case <-up:
+	case err := <-e.done:
+		cancel()
+		return nil, fmt.Errorf("the broker ended before it was ready: %w", err)
+	case <-time.After(time.Minute):
+		return nil, errors.Join(errors.New("the broker is not ready after a minute"), e.stop())
+	}
+	ep := n.broker.Endpoints()[0]
+	e.addr = net.JoinHostPort(ep.Host, fmt.Sprint(ep.Port))
+	return e, nil
+}
+
+// stop ends the broker and waits for it; a second call tells the same.
+func (e *embedded) stop() error {
+	if !e.ended {
+		e.cancel()
+		e.err, e.ended = <-e.done, true
+	}
+	return e.err
+}
