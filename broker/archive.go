@@ -74,6 +74,7 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 		Registerer:         b.cfg.Metrics,
 		Now:                b.now,
 		Failpoint:          b.cfg.Failpoint,
+		KeepEvery:          min(c.Millis("remote.log.manager.task.interval.ms"), c.Millis("log.retention.check.interval.ms")),
 		CopyBytesPerSecond: noLimitAsZero(c.Int("remote.log.manager.copy.max.bytes.per.second")),
 		DeleteGrace:        max(c.Millis("archive.delete.grace.ms"), 1), // 0 means 0 here
 	})

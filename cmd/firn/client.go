@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,6 +61,9 @@ func admin(brokers string, f func(*kadm.Client) error) error {
 
 // reach adds what to do to an error that says that nobody answers.
 func reach(brokers string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if s := err.Error(); strings.Contains(s, "connection refused") || strings.Contains(s, "unable to dial") {
 		return fmt.Errorf("no broker answers at %s: start one with `firn serve`, or name another with -b (%w)", brokers, err)
 	}
@@ -128,3 +132,6 @@ func isCode(err error, name string) bool {
 func retriable(err error) bool {
 	return kerr.IsRetriable(err) || kgo.IsRetryableBrokerErr(err)
 }
+
+// idText is a topic id as Kafka's tools print it.
+func idText(id kadm.TopicID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }

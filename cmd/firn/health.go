@@ -8,7 +8,7 @@ import (
 type health struct{ n *node }
 
 func (h health) Health() console.Health {
-	out := console.Health{Checks: map[string]string{"metadata": "ok", "logs": "ok"}}
+	out := console.Health{Degraded: h.n.broker.Problems(), Checks: map[string]string{"metadata": "ok", "logs": "ok"}}
 	select {
 	case <-h.n.broker.Ready():
 		out.Ready = true
@@ -18,4 +18,20 @@ func (h health) Health() console.Health {
 	return out
 }
 
-func (h health) ArchivePartitions() []console.ArchivePartition { return nil }
+// ArchivePartitions tells of each partition with an archive.
+func (h health) ArchivePartitions() []console.ArchivePartition {
+	var out []console.ArchivePartition
+	for _, s := range h.n.broker.ArchiveStatus() {
+		p := console.ArchivePartition{
+			Topic: s.Partition.Topic, Partition: s.Partition.Num,
+			LogStart: s.LogStart, LocalStart: s.LocalStart, ArchivedEnd: s.ArchivedEnd, End: s.End,
+			LocalBytes: s.LocalBytes, ArchivedBytes: s.Bytes, PendingBytes: s.PendingBytes,
+			PendingSeconds: s.PendingAge.Seconds(), Reason: s.Reason,
+		}
+		if s.LastError != nil {
+			p.LastError = s.LastError.Error()
+		}
+		out = append(out, p)
+	}
+	return out
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"firn/broker"
 	"firn/broker/console"
 	"firn/segment/vfs"
+	"firn/tiering"
+	"firn/tiering/objstore"
 	"firn/zkmeta/solo"
 )
 
@@ -36,18 +39,20 @@ func openNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error)
 			return nil, fmt.Errorf("data directory: %w", err)
 		}
 	}
+	_, err := os.Stat(s.meta)
+	fresh := errors.Is(err, fs.ErrNotExist)
 	store, err := solo.Open(s.meta)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.data, err)
 	}
 	n := &node{settings: s, store: store}
-	if err := n.wire(ctx, log); err != nil {
+	if err := n.wire(ctx, log, fresh); err != nil {
 		return nil, errors.Join(err, n.close())
 	}
 	return n, nil
 }
 
-func (n *node) wire(ctx context.Context, log *slog.Logger) error {
+func (n *node) wire(ctx context.Context, log *slog.Logger, fresh bool) error {
 	c := n.settings.config
 	ls, err := c.Listeners()
 	if err != nil {
@@ -73,6 +78,12 @@ func (n *node) wire(ctx context.Context, log *slog.Logger) error {
 		Metrics:   reg,
 		Failpoint: failpoints(),
 	}
+	if n.settings.archive != "" {
+		if cfg.Archive, err = n.openArchive(ctx, log, reg, fresh); err != nil {
+			return err
+		}
+		cfg.CacheDir = n.settings.cache
+	}
 	for _, l := range ls {
 		cfg.Listeners = append(cfg.Listeners, broker.Listener{Name: l.Name, Host: l.Host, Port: l.Port,
 			AdvertisedHost: l.AdvertisedHost, AdvertisedPort: l.AdvertisedPort})
@@ -88,6 +99,34 @@ func (n *node) wire(ctx context.Context, log *slog.Logger) error {
 	}
 	return nil
 }
+
+// openArchive opens the archive's store and tries it. A
+// broker that has used it before starts without it, degraded; a new one doesn't,
+// so that a wrong URL shows at once.
+func (n *node) openArchive(ctx context.Context, log *slog.Logger, reg prometheus.Registerer, fresh bool) (objstore.Store, error) {
+	c := n.settings.config
+	opened, err := tiering.OpenStore(ctx, n.settings.archive, tiering.OpenOptions{
+		Create:           n.settings.archiveIsDefault,
+		MinFree:          c.Int("log.dir.min.free.bytes"),
+		AllowUnreachable: !fresh,
+	})
+	if err != nil {
+		return nil, err
+	}
+	store := objstore.Measured(opened, reg)
+	pctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	if err := objstore.Probe(pctx, store); err != nil {
+		if fresh || errors.Is(err, objstore.ErrDenied) {
+			return nil, err
+		}
+		log.Warn("the archive does not work now; serving without it until it does", "err", err)
+	}
+	return store, nil
+}
+
+// probeTime bounds the try of the store at start.
+const probeTime = 10 * time.Second
 
 // nodeID is Kafka's broker id; a broker that was given none is broker 1.
 func nodeID(configured int64) int32 {
@@ -114,7 +153,9 @@ func (n *node) run(ctx context.Context, ready func()) error {
 }
 
 // close lets go of what openNode opened and run has not closed.
-func (n *node) close() error { return n.store.Close() }
+func (n *node) close() error {
+	return n.store.Close()
+}
 
 // embedded is a broker in this process, for the demo.
 type embedded struct {

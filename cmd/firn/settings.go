@@ -32,6 +32,8 @@ type settings struct {
 	data, logs, meta, cache string
 	// archive is the URL of the archive, "" for none.
 	archive string
+	// archiveIsDefault: nobody named it, it is the directory beside the logs.
+	archiveIsDefault bool
 }
 
 // sources is where settings come from.
@@ -55,6 +57,10 @@ func load(s sources) (*settings, error) {
 	out := &settings{usedProfile: s.file == ""}
 	if s.file == "" {
 		st.Profile = profile()
+		if st.Env["listeners"]+st.Set["listeners"] == "" {
+			// As in the server.properties that Kafka ships.
+			st.Profile["advertised.listeners"] = "PLAINTEXT://localhost:9092"
+		}
 	} else {
 		f, err := os.Open(s.file)
 		if err != nil {
@@ -106,6 +112,7 @@ func (s *settings) layout(data string) error {
 	}
 	s.archive = s.config.String("archive.url")
 	if s.archive == "" && s.usedProfile && !s.config.IsSet("archive.url") {
+		s.archiveIsDefault = true
 		s.archive = "file://" + filepath.ToSlash(filepath.Join(abs, "archive"))
 	}
 	s.config = s.config.WithArchive(s.archive != "")

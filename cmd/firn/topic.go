@@ -98,7 +98,7 @@ func topicList(g *global) *cobra.Command {
 				}
 				if g.json() {
 					for _, t := range ts.Sorted() {
-						if err := printJSON(os.Stdout, map[string]any{"topic": t.Topic, "id": t.ID.String(), "partitions": len(t.Partitions), "internal": t.IsInternal}); err != nil {
+						if err := printJSON(os.Stdout, map[string]any{"topic": t.Topic, "id": idText(t.ID), "partitions": len(t.Partitions), "internal": t.IsInternal}); err != nil {
 							return err
 						}
 					}
@@ -214,9 +214,9 @@ func describeTopic(ctx context.Context, a *kadm.Client, g *global, name string) 
 		}
 	}
 	if g.json() {
-		return printJSON(os.Stdout, map[string]any{"topic": name, "id": d.ID.String(), "internal": d.IsInternal, "partitions": parts, "configs": configs})
+		return printJSON(os.Stdout, map[string]any{"topic": name, "id": idText(d.ID), "internal": d.IsInternal, "partitions": parts, "configs": configs})
 	}
-	fmt.Printf("%s   id %s   %d partitions\n", name, d.ID, len(parts))
+	fmt.Printf("%s   id %s   %d partitions\n", name, idText(d.ID), len(parts))
 	tab := newTable(os.Stdout, "PARTITION", "LEADER", "EPOCH", "ISR", "LOG-START", "LOCAL-START", "ARCHIVED-END", "HIGH-WATERMARK")
 	for _, p := range parts {
 		archived := "-"
