@@ -341,9 +341,25 @@ func (d *Dir) failpoint(name string) error {
 	return d.cfg.Failpoint(name)
 }
 
-// Delete closes the log of tp and deletes it: its directory gets another name at
-// once and goes after file.delete.delay.ms, when readers are done with it.
-func (d *Dir) Delete(tp TopicPartition) error {
+// Delete closes logs and deletes them: their directories get other names at once
+// and go after file.delete.delay.ms, when readers are done with them. What doesn't
+// lie on disk is no error. All of a topic's partitions in one call cost one sync
+// of the directory and one checkpoint.
+func (d *Dir) Delete(tps ...TopicPartition) error {
+	for _, tp := range tps {
+		if err := d.setAside(tp); err != nil {
+			return fmt.Errorf("segment: delete %s: %w", tp, err)
+		}
+	}
+	if err := d.fs.SyncDir(d.cfg.Path); err != nil {
+		return fmt.Errorf("segment: delete partitions: %w", err)
+	}
+	// Else a new partition of this name would begin with the old checkpoints.
+	return d.Checkpoint()
+}
+
+// setAside closes the log of tp and renames its directory, to be removed later.
+func (d *Dir) setAside(tp TopicPartition) error {
 	d.mu.Lock()
 	l := d.mu.logs[tp]
 	d.mu.Unlock()
@@ -357,23 +373,19 @@ func (d *Dir) Delete(tp TopicPartition) error {
 		return err
 	}
 	gone := d.path(deletedName(tp))
-	if err := d.fs.Rename(d.path(tp.String()), gone); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return fmt.Errorf("segment: delete %s: %w", tp, err)
-	}
-	if err := d.fs.SyncDir(d.cfg.Path); err != nil {
-		return fmt.Errorf("segment: delete %s: %w", tp, err)
+	err := d.fs.Rename(d.path(tp.String()), gone)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	d.mu.Lock()
 	delete(d.mu.recovery, tp)
 	delete(d.mu.hw, tp)
 	delete(d.mu.start, tp)
 	d.mu.Unlock()
-	d.deleteLater(gone, delay)
-	// Else a new partition of this name would begin with the old checkpoints.
-	return d.Checkpoint()
+	if err == nil {
+		d.deleteLater(gone, delay)
+	}
+	return nil
 }
 
 // deletedName is Kafka's: <topic>-<partition>.<id>-delete, the topic cut so that
