@@ -126,17 +126,19 @@ func (b *Broker) strays(ctx context.Context) error {
 	for _, p := range purges {
 		deleted[p.ID] = true
 	}
+	var doomed []segment.TopicPartition
 	for _, f := range unknown {
 		if !deleted[f.TopicID] {
 			b.log.Warn("stray log: no topic owns it; it is kept and not served", "topic", f.Topic, "partition", f.Partition, "topic_id", meta.TopicID(f.TopicID).String())
 			continue
 		}
 		b.log.Info("log of a deleted topic", "topic", f.Topic, "partition", f.Partition)
-		if err := b.replicas.dir.Delete(f.TopicPartition); err != nil {
-			return err
-		}
+		doomed = append(doomed, f.TopicPartition)
 	}
-	return nil
+	if len(doomed) == 0 {
+		return nil
+	}
+	return b.replicas.dir.Delete(doomed...)
 }
 
 // register makes this broker known, in a new broker epoch.

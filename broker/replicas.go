@@ -114,15 +114,12 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex) error {
 			}
 		}
 	}
-	var g errgroup.Group
-	g.SetLimit(openers)
-	for _, r := range gone {
-		g.Go(func() error { return rs.drop(ctx, r) })
-	}
-	if err := g.Wait(); err != nil {
+	if err := rs.drop(ctx, gone); err != nil {
 		return err
 	}
 
+	var g errgroup.Group
+	g.SetLimit(openers)
 	var moving sync.WaitGroup
 	for id, t := range next.byID {
 		before := old.byID[id]
@@ -263,21 +260,30 @@ func (rs *replicas) setAside(name segment.TopicPartition) error {
 	return rs.fs.SyncDir(rs.path)
 }
 
-// drop ends a replica whose topic is deleted, and deletes its log.
-func (rs *replicas) drop(ctx context.Context, r *replica) error {
-	r.abandon()
-	if err := r.part.Stop(ctx); err != nil {
-		return err
+// drop ends replicas whose topics are deleted, and deletes their logs.
+func (rs *replicas) drop(ctx context.Context, gone []*replica) error {
+	if len(gone) == 0 {
+		return nil
 	}
-	if r.tiered != nil {
-		r.tiered.Close()
+	names := make([]segment.TopicPartition, len(gone))
+	for i, r := range gone {
+		r.abandon()
+		if err := r.part.Stop(ctx); err != nil {
+			return err
+		}
+		if r.tiered != nil {
+			r.tiered.Close()
+		}
+		names[i] = r.name
 	}
-	if err := rs.dir.Delete(r.name); err != nil {
+	if err := rs.dir.Delete(names...); err != nil {
 		return err
 	}
 	rs.mu.Lock()
-	delete(rs.mu.all, r.key)
-	rs.mu.Unlock()
+	defer rs.mu.Unlock()
+	for _, r := range gone {
+		delete(rs.mu.all, r.key)
+	}
 	return nil
 }
 
