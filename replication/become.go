@@ -71,6 +71,9 @@ func (p *Partition) resign() {
 }
 
 func (p *Partition) follow(s meta.PartitionState) {
+	if now := p.role.Load(); *now == (role{epoch: s.LeaderEpoch, leader: s.Leader}) {
+		return
+	}
 	p.setRole(&role{epoch: s.LeaderEpoch, leader: s.Leader}, nil)
 }
 
@@ -113,14 +116,24 @@ func (p *Partition) setRole(r *role, t *isr.Tracker) {
 
 // committed takes a newer state of the epoch that this replica leads.
 func (p *Partition) committed(s meta.PartitionState) {
+	p.mu.Lock()
+	same := p.mu.tracker.State().Version == s.Version
+	p.mu.Unlock()
+	if same {
+		return
+	}
 	p.update(func(t *isr.Tracker) { t.Committed(s) })
 }
 
 // SetRules takes a changed min.insync.replicas or number of replicas.
 func (p *Partition) SetRules(rules isr.Rules) {
 	p.mu.Lock()
+	same := p.mu.rules == rules
 	p.mu.rules = rules
 	p.mu.Unlock()
+	if same {
+		return
+	}
 	p.update(func(t *isr.Tracker) { t.SetRules(rules) })
 }
 

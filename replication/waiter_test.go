@@ -131,8 +131,10 @@ func TestChangesWakeEverybody(t *testing.T) {
 		{"log start below it", func() error { return p.SetLogStart(ctx, 4, View{Epoch: AnyEpoch}) }, false},
 		{"log start past it", func() error { return p.SetLogStart(ctx, 10, View{Epoch: AnyEpoch}) }, true},
 		{"rules", func() error { p.SetRules(isr.Rules{MinInsync: 2}); return nil }, true},
+		{"the same rules again", func() error { p.SetRules(isr.Rules{MinInsync: 2}); return nil }, false},
+		{"the same leadership again", func() error { return p.Become(ctx, led(me, 0, me), me) }, false},
 		{"leadership", func() error { return p.Become(ctx, led(other, 1, other), me) }, true},
-		{"the same state again", func() error { return p.Become(ctx, led(other, 1, other), me) }, true},
+		{"the same follower again", func() error { return p.Become(ctx, led(other, 1, other), me) }, false},
 		{"end", func() error { return p.Stop(ctx) }, true},
 	} {
 		w.Reset(1000)
