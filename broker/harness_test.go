@@ -328,3 +328,19 @@ func produced(r kmsg.Response) kmsg.ProduceResponseTopicPartition {
 func fetched(r kmsg.Response) kmsg.FetchResponseTopicPartition {
 	return r.(*kmsg.FetchResponse).Topics[0].Partitions[0]
 }
+
+// waiting is how many wait on a partition.
+func (b *testBroker) waiting(topic string, partition int32) int {
+	return b.b.topics.Load().byName[topic].partition(partition).Waiters()
+}
+
+// eventually waits until ok, which another goroutine will make true.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 10 s", what)
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+}

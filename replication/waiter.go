@@ -158,3 +158,6 @@ func (p *Partition) wakeAll() {
 		e.w.wake()
 	}
 }
+
+// Waiters is how many wait on p now.
+func (p *Partition) Waiters() int { return int(p.waiting.n.Load()) }

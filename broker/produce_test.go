@@ -1,0 +1,261 @@
+package broker
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"firn/replication"
+	"firn/replication/meta"
+	"firn/segment"
+)
+
+func TestProduceThenFetchInEveryVersion(t *testing.T) {
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {newMemLog()}})
+	c := b.dial()
+	for v := int16(3); v <= 13; v++ {
+		p := produced(c.call(produceReq(v, -1, "t", 0, batchOf(byte(v), 3, 100))))
+		if want := int64(v-3) * 3; p.ErrorCode != 0 || p.BaseOffset != want {
+			t.Fatalf("Produce v%d: code %d, base offset %d, want 0, %d", v, p.ErrorCode, p.BaseOffset, want)
+		}
+	}
+	for v := int16(4); v <= 18; v++ {
+		p := fetched(c.call(fetchReq(v, "t", 0, 0)))
+		if p.ErrorCode != 0 || p.HighWatermark != 33 || len(p.RecordBatches) != 1100 {
+			t.Fatalf("Fetch v%d: code %d, high watermark %d, %d bytes", v, p.ErrorCode, p.HighWatermark, len(p.RecordBatches))
+		}
+	}
+}
+
+// v0 to v2 are advertised for librdkafka's sake, and refused in words.
+func TestOldProduceVersionsAreRefused(t *testing.T) {
+	log := newMemLog()
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log}})
+	c := b.dial()
+	for v := int16(0); v <= 2; v++ {
+		if p := produced(c.call(produceReq(v, 1, "t", 0, batchOf(1, 1, 61)))); p.ErrorCode != kerr.UnsupportedVersion.Code {
+			t.Errorf("v%d: code %d", v, p.ErrorCode)
+		}
+	}
+	if log.Offsets().End != 0 {
+		t.Error("something was appended")
+	}
+}
+
+func TestProduceRefusals(t *testing.T) {
+	log := newMemLog()
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log, nil}})
+	x := *b.b.topics.Load()
+	internal := *x.byName["t"]
+	internal.internal = true
+	x.byName = map[string]*topic{"t": x.byName["t"], "__internal": &internal}
+	b.b.topics.Store(&x)
+	for _, c := range []struct {
+		name string
+		edit func(*kmsg.ProduceRequest)
+		want *kerr.Error
+	}{
+		{"acks 2", func(r *kmsg.ProduceRequest) { r.Acks = 2 }, kerr.InvalidRequiredAcks},
+		{"acks -2", func(r *kmsg.ProduceRequest) { r.Acks = -2 }, kerr.InvalidRequiredAcks},
+		{"transaction", func(r *kmsg.ProduceRequest) { r.TransactionID = kmsg.StringPtr("tx") }, kerr.TransactionalIDAuthorizationFailed},
+		{"no topic", func(r *kmsg.ProduceRequest) { r.Topics[0].Topic = "other" }, kerr.UnknownTopicOrPartition},
+		{"no topic id", func(r *kmsg.ProduceRequest) { r.Version, r.Topics[0].TopicID = 13, [16]byte{9} }, kerr.UnknownTopicID},
+		{"no partition", func(r *kmsg.ProduceRequest) { r.Topics[0].Partitions[0].Partition = 2 }, kerr.UnknownTopicOrPartition},
+		{"negative partition", func(r *kmsg.ProduceRequest) { r.Topics[0].Partitions[0].Partition = -1 }, kerr.UnknownTopicOrPartition},
+		{"hosted elsewhere", func(r *kmsg.ProduceRequest) { r.Topics[0].Partitions[0].Partition = 1 }, kerr.NotLeaderForPartition},
+		{"internal", func(r *kmsg.ProduceRequest) { r.Topics[0].Topic = "__internal" }, kerr.InvalidTopicException},
+		{"garbage", func(r *kmsg.ProduceRequest) { r.Topics[0].Partitions[0].Records = []byte("garbage") }, kerr.CorruptMessage},
+	} {
+		r := produceReq(9, 1, "t", 0, batchOf(1, 1, 100))
+		c.edit(r)
+		p := produced(b.dial().call(r))
+		if p.ErrorCode != c.want.Code || p.BaseOffset != -1 {
+			t.Errorf("%s: code %d, base offset %d; want %d", c.name, p.ErrorCode, p.BaseOffset, c.want.Code)
+		}
+	}
+	if log.Offsets().End != 0 {
+		t.Error("something was appended")
+	}
+}
+
+// Every error of the log has a code of its own, and from v8 on words: none is
+// UNKNOWN_SERVER_ERROR, which makes clients send again what was appended (E14).
+func TestEveryErrorOfAnAppendHasItsCode(t *testing.T) {
+	for _, row := range errorTable {
+		log := newMemLog()
+		log.appendErr = row.err
+		b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log}})
+		p := produced(b.dial().call(produceReq(9, -1, "t", 0, batchOf(1, 1, 61))))
+		if p.ErrorCode != row.code.Code || p.ErrorCode == kerr.UnknownServerError.Code || p.ErrorMessage == nil {
+			t.Errorf("%v: code %d, message %v", row.err, p.ErrorCode, p.ErrorMessage)
+		}
+		b.stop()
+	}
+}
+
+func TestNotLeaderNamesTheLeader(t *testing.T) {
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {nil}})
+	x := *b.b.topics.Load()
+	x.brokers = []meta.Broker{{ID: 7, Rack: "r", Endpoints: []meta.Endpoint{{Listener: "PLAINTEXT", Host: "seven", Port: 9}}}}
+	x.byName["t"].states[0] = meta.PartitionState{Leader: meta.Member{ID: 7}, LeaderEpoch: 3}
+	b.b.topics.Store(&x)
+	c := b.dial()
+	pr := c.call(produceReq(12, 1, "t", 0, batchOf(1, 1, 61))).(*kmsg.ProduceResponse)
+	if p := produced(pr); p.CurrentLeader.LeaderID != 7 || p.CurrentLeader.LeaderEpoch != 3 || len(pr.Brokers) != 1 || pr.Brokers[0].Host != "seven" {
+		t.Errorf("Produce: %+v, %+v", p.CurrentLeader, pr.Brokers)
+	}
+	fr := c.call(fetchReq(16, "t", 0, 0)).(*kmsg.FetchResponse)
+	if p := fetched(fr); p.ErrorCode != 6 || p.CurrentLeader.LeaderID != 7 || len(fr.Brokers) != 1 || fr.Brokers[0].Port != 9 {
+		t.Errorf("Fetch: %+v, %+v", p.CurrentLeader, fr.Brokers)
+	}
+}
+
+func TestAcksNoneIsNotAnswered(t *testing.T) {
+	log := newMemLog()
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log}})
+	c := b.dial()
+	c.send(produceReq(9, 0, "t", 0, batchOf(1, 1, 100)))
+	if p := produced(c.call(produceReq(9, 1, "t", 0, batchOf(1, 1, 100)))); p.BaseOffset != 1 {
+		t.Errorf("base offset %d, want 1", p.BaseOffset)
+	}
+	// A failure shows by the connection's end, so that the client looks for the leader.
+	c.send(produceReq(9, 0, "nope", 0, batchOf(1, 1, 100)))
+	c.closed()
+}
+
+// With acks=all and others in sync, acks wait, later requests are appended
+// meanwhile, and all are answered in order.
+func TestAcksAllWaitsForReplicas(t *testing.T) {
+	log := newMemLog()
+	log.hold = true // as if the high watermark waited for a follower
+	quick := newMemLog()
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log, quick}})
+	c := b.dial()
+	slow := produceReq(9, -1, "t", 0, batchOf(1, 1, 100))
+	fast := produceReq(9, -1, "t", 1, batchOf(2, 1, 100))
+	one := c.send(slow)
+	two := c.send(fast)
+	three := c.send(slow)
+	eventually(t, "all are appended", func() bool { return log.Offsets().End == 2 && quick.Offsets().End == 1 })
+	log.flush()
+	for corr, want := range map[int32]int64{one: 0} {
+		if p := produced(c.recv(corr, slow)); p.ErrorCode != 0 || p.BaseOffset != want {
+			t.Errorf("request %d: code %d, base offset %d", corr, p.ErrorCode, p.BaseOffset)
+		}
+	}
+	if p := produced(c.recv(two, fast)); p.ErrorCode != 0 || p.BaseOffset != 0 {
+		t.Errorf("request 2: code %d, base offset %d", p.ErrorCode, p.BaseOffset)
+	}
+	if p := produced(c.recv(three, slow)); p.ErrorCode != 0 || p.BaseOffset != 1 {
+		t.Errorf("request 3: code %d, base offset %d", p.ErrorCode, p.BaseOffset)
+	}
+	// And when the queue is empty again, the reader answers by itself.
+	if p := produced(c.call(fast)); p.BaseOffset != 1 {
+		t.Errorf("afterwards: base offset %d", p.BaseOffset)
+	}
+}
+
+// A due flush holds every ack, that of acks=1 too (S6).
+func TestAcksOneWaitsForADueFlush(t *testing.T) {
+	log := newMemLog()
+	log.hold = true
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log}})
+	c := b.dial()
+	r := produceReq(9, 1, "t", 0, batchOf(1, 1, 100))
+	corr := c.send(r)
+	eventually(t, "the ack waits", func() bool { return b.waiting("t", 0) == 1 })
+	log.flush()
+	if p := produced(c.recv(corr, r)); p.ErrorCode != 0 {
+		t.Errorf("code %d", p.ErrorCode)
+	}
+}
+
+func TestAckThatTakesTooLong(t *testing.T) {
+	log := newMemLog()
+	log.hold = true
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log}})
+	r := produceReq(9, -1, "t", 0, batchOf(1, 1, 100))
+	r.TimeoutMillis = 20
+	if p := produced(b.dial().call(r)); p.ErrorCode != kerr.RequestTimedOut.Code || p.BaseOffset != -1 {
+		t.Errorf("code %d, base offset %d", p.ErrorCode, p.BaseOffset)
+	}
+}
+
+// What isn't a Produce waits for the acks before it: answers keep their order.
+func TestOtherRequestsWaitForAcks(t *testing.T) {
+	log := newMemLog()
+	log.hold = true
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log}})
+	c := b.dial()
+	p, f, v := produceReq(9, -1, "t", 0, batchOf(1, 1, 100)), fetchReq(12, "t", 0, 0), kmsg.NewPtrApiVersionsRequest()
+	corr := []int32{c.send(p), c.send(f), c.send(v)}
+	eventually(t, "the ack waits", func() bool { return b.waiting("t", 0) == 1 })
+	log.flush()
+	c.recv(corr[0], p)
+	if got := fetched(c.recv(corr[1], f)); len(got.RecordBatches) != 100 {
+		t.Errorf("fetched %d bytes", len(got.RecordBatches))
+	}
+	c.recv(corr[2], v)
+}
+
+// The queue of acks is bounded: then the connection isn't read.
+func TestQueueOfAcksIsBounded(t *testing.T) {
+	log := newMemLog()
+	log.hold = true
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log}})
+	c := b.dial()
+	r := produceReq(9, -1, "t", 0, batchOf(1, 1, 61))
+	const n = 2 * maxAcks
+	for range n {
+		c.send(r)
+	}
+	eventually(t, "the queue is full", func() bool { return log.Offsets().End > maxAcks })
+	if end := log.Offsets().End; end > maxAcks+1 {
+		t.Errorf("%d appended, with a queue of %d", end, maxAcks)
+	}
+	for i := range int32(n) {
+		log.flush()
+		if p := produced(c.recv(i+1, r)); p.BaseOffset != int64(i) {
+			t.Fatalf("ack %d: base offset %d", i, p.BaseOffset)
+		}
+	}
+}
+
+func TestLostLeadershipFailsWaitingAcks(t *testing.T) {
+	log := newMemLog()
+	log.hold = true
+	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log}})
+	c := b.dial()
+	r := produceReq(9, -1, "t", 0, batchOf(1, 1, 100))
+	corr := c.send(r)
+	eventually(t, "the ack waits", func() bool { return b.waiting("t", 0) == 1 })
+	p := b.b.topics.Load().byName["t"].partition(0)
+	next := meta.PartitionState{Leader: meta.Member{ID: 1, Epoch: 1}, LeaderEpoch: 6, ISR: []meta.Member{{ID: 1, Epoch: 1}}}
+	if err := p.Become(t.Context(), next, meta.Member{ID: 0, Epoch: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got := produced(c.recv(corr, r)); got.ErrorCode != kerr.NotLeaderForPartition.Code {
+		t.Errorf("code %d", got.ErrorCode)
+	}
+}
+
+func TestFetchCodesAreOfTheClosedList(t *testing.T) {
+	for _, row := range errorTable {
+		code := fetchCode(row.err)
+		ok := false
+		for _, k := range fetchCodes {
+			ok = ok || k.Code == code
+		}
+		if !ok {
+			t.Errorf("%v is answered with %d, which clients can't take", row.err, code)
+		}
+	}
+	if c := fetchCode(errors.New("anything")); c != kerr.KafkaStorageError.Code {
+		t.Errorf("an error of our own: %d", c)
+	}
+	if c := fetchCode(segment.ErrOffsetOutOfRange); c != kerr.OffsetOutOfRange.Code {
+		t.Errorf("out of range: %d", c)
+	}
+}
