@@ -62,17 +62,12 @@ func (b *broker) verify() {
 	if o.LocalStart > end {
 		b.w.t.Fatalf("disk begins at %d, archive ends at %d", o.LocalStart, end)
 	}
-	for off := o.LocalStart; off < o.End; {
-		res, err := b.log.Local().Read(segment.ReadRequest{Offset: max(off, o.LogStart), MaxBytes: 1 << 20, MinOne: true, Until: segment.UntilCounted})
-		if err != nil {
-			b.w.t.Fatalf("read %d: %v", off, err)
-		}
-		n := b.w.checkRecords(&res.Records)
-		res.Records.Release()
-		if n < 0 {
+	for off := o.LogStart; off < o.HighWatermark; {
+		next := b.read(off, segment.UntilHighWatermark)
+		if next <= off {
 			b.w.t.Fatalf("nothing at %d of %+v", off, o)
 		}
-		off = n
+		off = next
 	}
 }
 
