@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"firn/segment"
+	"firn/segment/batch"
 	"firn/tiering/cache"
 	"firn/tiering/objstore"
 )
@@ -126,6 +127,27 @@ func TestColdReadBelowTheLogStartIsOutOfRange(t *testing.T) {
 	eventually(t, time.Minute, func() error { return w.replay(c, m.LogStart, 10_000) })
 }
 
+// TestColdBatchLargerThanTheBudgetIsServed: memory grows by that batch, once.
+func TestColdBatchLargerThanTheBudgetIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var list []batch.Batch
+		for i := range int64(4) {
+			bd := batch.NewBuilder(batch.Spec{BaseOffset: i, LeaderEpoch: 3})
+			bd.Add(i, nil, make([]byte, 20<<20+i))
+			b, err := bd.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, b)
+		}
+		w := newColdWorld(t, list, []int{0, 2}, 0, nil)
+		c := w.reader(t, cache.Config{Memory: 8 << 20})
+		if err := w.replay(c, 0, 1<<20); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // bigWorld has n segments of 64 MiB.
 func bigWorld(t testing.TB, n int) *coldWorld {
 	b := someBatches(testRNG(6), n*180, 1<<20, false)
@@ -140,7 +162,7 @@ func bigWorld(t testing.TB, n int) *coldWorld {
 }
 
 func TestColdReplayTakesFewGets(t *testing.T) {
-	w := bigWorld(t, 6)
+	w := bigWorld(t, 4)
 	c := w.reader(t, cache.Config{})
 	w.setFault(func(objstore.Op) objstore.Fault { return objstore.Fault{Delay: 5 * time.Millisecond} })
 	eventually(t, time.Minute, func() error { return w.replay(c, 0, 1<<20) })

@@ -97,6 +97,7 @@ type Cache struct {
 		gets    int   // slots taken
 		reads   int
 		waiting []*load // for memory, a slot, or a reader to come closer
+		giant   *load   // may exceed the budget; see giantLocked
 		left    list    // read, and nobody is known to follow: first to go
 		shared  list    // read, and another stream comes behind
 		fresh   list    // not read yet

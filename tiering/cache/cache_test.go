@@ -141,6 +141,17 @@ func TestScanTakesFewGetsPerObject(t *testing.T) {
 	}
 }
 
+func TestGetsEndAtBordersThatAllReadersShare(t *testing.T) {
+	for _, tt := range []struct{ i, size, total, want int }{
+		{0, 1, 64, 1}, {1, 2, 64, 2}, {3, 4, 64, 4}, {7, 8, 64, 8}, {15, 16, 64, 17}, {32, 32, 64, 32},
+		{31, 32, 64, 33}, {0, 32, 33, 17}, {17, 32, 33, 16}, {0, 32, 5, 5}, {63, 32, 64, 1}, {40, 32, 64, 24},
+	} {
+		if got := getLen(tt.i, tt.size, tt.total, 32); got != tt.want {
+			t.Errorf("from %d of %d, size %d: %d blocks, want %d", tt.i, tt.total, tt.size, got, tt.want)
+		}
+	}
+}
+
 func TestReadersOfTheSameDataShareItsLoads(t *testing.T) {
 	s := newShelf()
 	objs := s.fill(t, 3, 32)

@@ -157,6 +157,9 @@ func (c *Cache) publish(l *load, b *Block) (last bool) {
 		c.disk.offer(e.obj.diskKey(e.i), e.obj.Sums[e.i], b)
 	}
 	l.next++
+	if c.mu.giant == l && !l.demanded() {
+		c.mu.giant = nil
+	}
 	switch {
 	case l.next == l.end:
 		c.freeSlotLocked(l)
@@ -192,6 +195,9 @@ func (c *Cache) end(l *load, b *Block, err error) {
 		c.reclaimLocked(b)
 	}
 	c.freeSlotLocked(l)
+	if c.mu.giant == l {
+		c.mu.giant = nil
+	}
 	if c.mu.closed {
 		err = ErrClosed
 	}

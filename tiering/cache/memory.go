@@ -40,7 +40,7 @@ func (c *Cache) grantLocked(l *load) bool {
 		return false
 	}
 	n := l.obj.blockLen(l.next)
-	if !c.makeRoomLocked(bufferSize(n), demand) {
+	if !c.makeRoomLocked(l, bufferSize(n), demand) {
 		return false
 	}
 	if !l.slot {
@@ -93,27 +93,38 @@ func (c *Cache) reclaimLocked(b *Block) {
 }
 
 // makeRoomLocked evicts until n more bytes fit. Read-ahead evicts only what no
-// reader has before it; demand evicts read-ahead too, and then goes a quarter
-// beyond the budget: what slow connections pin must not keep others waiting.
-func (c *Cache) makeRoomLocked(n int64, demand bool) bool {
+// reader is known to want. Demand goes a quarter beyond the budget, too, so that
+// what slow connections pin does not keep others waiting, and then evicts what
+// others have before them. Further goes only who needs more at once than there
+// is, one at a time.
+func (c *Cache) makeRoomLocked(l *load, n int64, demand bool) bool {
 	for c.mu.used+n > c.cfg.Memory {
-		if e := c.victimLocked(demand); e != nil {
-			c.met.evicted(memoryTier)
-			c.dropLocked(e)
-			continue
+		e := c.victimLocked()
+		switch {
+		case e != nil:
+		case !demand:
+			return false
+		case c.mu.used+n <= c.cfg.Memory+c.cfg.Memory/4:
+			return true
+		case c.holdsBackLocked(l):
+			return false
+		default:
+			if e = c.lastVictimLocked(); e == nil {
+				return c.mu.giant == l
+			}
 		}
-		return demand && c.mu.used+n <= c.cfg.Memory+c.cfg.Memory/4
+		c.met.evicted(memoryTier)
+		c.dropLocked(e)
 	}
 	return true
 }
 
-// victimLocked picks the entry to evict; nil if there is none.
-func (c *Cache) victimLocked(demand bool) *entry {
-	for _, l := range []*list{&c.mu.left, &c.mu.shared} {
-		for e := l.head; e != nil; e = e.next {
-			if !e.blk.pinned() {
-				return e
-			}
+// victimLocked picks an entry that no reader is known to want; nil if there is
+// none.
+func (c *Cache) victimLocked() *entry {
+	for e := c.mu.left.head; e != nil; e = e.next {
+		if !e.blk.pinned() {
+			return e
 		}
 	}
 	for e := c.mu.fresh.head; e != nil; e = e.next {
@@ -121,8 +132,15 @@ func (c *Cache) victimLocked(demand bool) *entry {
 			return e
 		}
 	}
-	if !demand {
-		return nil
+	return nil
+}
+
+// lastVictimLocked picks an entry that will be missed.
+func (c *Cache) lastVictimLocked() *entry {
+	for e := c.mu.shared.head; e != nil; e = e.next {
+		if !e.blk.pinned() {
+			return e
+		}
 	}
 	// The latest to arrive is the last to be read, as a rule.
 	e := c.mu.fresh.tail
@@ -130,6 +148,32 @@ func (c *Cache) victimLocked(demand bool) *entry {
 		e = e.prev
 	}
 	return e
+}
+
+// giantBlocks is how many adjacent blocks somebody must want before that
+// counts as a batch that may not fit: it is then served beyond the budget.
+const giantBlocks = 8
+
+// giantLocked lets a load go beyond all limits that has waited for long for a
+// block of a batch that takes many: else a batch larger than the budget could
+// never be read. There is one at a time.
+func (c *Cache) giantLocked(now time.Time) {
+	if c.mu.giant != nil {
+		return
+	}
+	for _, l := range c.mu.waiting {
+		if !l.demanded() || now.Sub(l.waitSince) < time.Second {
+			continue
+		}
+		first := l.next
+		for e := l.obj.blocks[first]; e != nil && e.wanted; e = l.obj.blocks[first] {
+			first--
+		}
+		if l.demandTo-first > giantBlocks {
+			c.mu.giant = l
+			return
+		}
+	}
 }
 
 // evictable tells whether dropping a fresh block is fair and of use: not if it

@@ -216,15 +216,30 @@ func (s *Stream) planLocked() {
 		if s.pace > 0 {
 			size = min(size, max(1, int(2*s.pace)))
 		}
-		// Even parts: a small rest would be a GET for little.
-		left := obj.Blocks() - i
-		parts := (left + size - 1) / size
-		n := (left + parts - 1) / parts
+		n := getLen(i, size, obj.Blocks(), int(c.cfg.GetBytes/BlockSize))
 		if s.asked == 0 {
-			n = max(n, min(left, s.window)) // waited for
+			n = max(n, min(obj.Blocks()-i, s.window)) // waited for
 		}
 		c.startLocked(obj, i, i+n)
 		s.asked += n
+	}
+}
+
+// getLen is how many blocks from i on, of an object of total, the next GET should
+// bring: size, but up to one of the borders that divide the object evenly into
+// parts of at most limit. Then readers of the same object ask for the same parts,
+// and there are no small rests.
+func getLen(i, size, total, limit int) int {
+	parts := (total + limit - 1) / limit
+	part := (total + parts - 1) / parts
+	for border := (i/part + 1) * part; ; border += part {
+		border = min(border, total)
+		switch n := border - i; {
+		case n > size+size/4:
+			return size
+		case border == total, n > size/2:
+			return n
+		}
 	}
 }
 
@@ -250,10 +265,10 @@ func (s *Stream) Get(o *Object, i int, need bool) (b *Block, wait <-chan struct{
 	now := time.Now()
 	s.seen, s.idle = now, false
 	obj := c.objectLocked(o)
-	ahead := need && len(s.objs) > 0 && s.objs[0] == obj && s.at+s.asked == i
-	if ahead && obj.blocks[i] == nil {
-		// The first one that nobody asked for: let its load be as long as the
-		// window lets it be.
+	if need && obj.blocks[i] == nil && len(s.objs) > 0 && s.objs[0] == obj && i >= s.at && i <= s.at+s.asked {
+		// The first one that nobody asked for, or one that went before it was
+		// read: let its load be as long as the window lets it be.
+		s.asked = i - s.at
 		s.planLocked()
 	}
 	if need && s.counted != i {
@@ -268,6 +283,12 @@ func (s *Stream) Get(o *Object, i int, need bool) (b *Block, wait <-chan struct{
 		if need && !s.waitFrom.IsZero() {
 			s.stepAt = s.stepAt.Add(now.Sub(s.waitFrom)) // our time, not the reader's
 			s.waitFrom = time.Time{}
+		}
+		if need {
+			// It stays until the reader, who may wait for more to go with it, has
+			// gone past it or stays away.
+			e := obj.blocks[i]
+			e.wanted, e.since = true, now
 		}
 		s.touchLocked(obj, i)
 	}
@@ -341,24 +362,65 @@ func (s *Stream) distanceLocked(obj *object, i int) (int, bool) {
 }
 
 // leaveLocked notes that s has gone past block i of obj. If another stream comes
-// behind, the block waits for it; else it is the next to be evicted.
+// behind and keeps up, the block waits for it, and read-ahead waits for memory;
+// else it is the next to be evicted.
 func (c *Cache) leaveLocked(s *Stream, obj *object, i int) {
 	e := obj.blocks[i]
 	if e == nil || e.state != ready {
 		return
 	}
-	e.since = time.Now()
+	now := time.Now()
+	e.since, e.wanted = now, false
 	for t := range obj.readers {
 		if t == s || t.idle {
 			continue
 		}
-		if d, ok := t.distanceLocked(obj, i); ok && int64(d)*BlockSize <= c.cfg.Window {
-			if d >= t.window {
-				c.mu.shared.push(e)
-			}
-			// Within its window it is as good as read ahead for it.
+		d, ok := t.distanceLocked(obj, i)
+		switch {
+		case !ok:
+		case d < t.window:
+			return // as good as read ahead for it
+		case int64(d)*BlockSize <= c.cfg.Memory && t.keepsUp(s, now):
+			c.mu.shared.push(e)
 			return
 		}
 	}
 	c.mu.left.push(e)
+}
+
+// holdsBackLocked tells whether what l is demanded for should wait: its reader is
+// ahead of another that keeps up, and what lies between them fills the memory.
+// The other one goes on without us, and frees it.
+func (c *Cache) holdsBackLocked(l *load) bool {
+	if c.mu.shared.head == nil {
+		return false
+	}
+	var first *Stream
+	for s := range l.obj.readers {
+		if d, ok := s.distanceLocked(l.obj, l.next); ok && d == 0 && !s.idle {
+			first = s
+			break
+		}
+	}
+	if first == nil {
+		return false
+	}
+	now := time.Now()
+	for t := range l.obj.readers {
+		d, ok := t.distanceLocked(l.obj, l.next)
+		if ok && d >= max(t.window, 1) && !t.idle && int64(d)*BlockSize <= c.cfg.Memory && t.keepsUp(first, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// keepsUp tells a stream that is, or may be, about as fast as s: s can wait for
+// it, rather than have all brought twice.
+func (t *Stream) keepsUp(s *Stream, now time.Time) bool {
+	if now.Sub(t.seen) > time.Second {
+		return false
+	}
+	const fast = 16 // blocks per second, when it isn't known how fast s could be
+	return t.pace == 0 || 2*t.pace >= s.pace && (s.pace > 0 || t.pace >= fast)
 }

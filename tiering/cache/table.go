@@ -171,6 +171,7 @@ func (c *Cache) expireLocked(now time.Time) {
 			i--
 		}
 	}
+	c.giantLocked(now)
 	for _, l := range []*list{&c.mu.left, &c.mu.shared, &c.mu.fresh} {
 		for e := l.head; e != nil; {
 			next := e.next
