@@ -30,6 +30,7 @@ type BucketPartition struct {
 	Problems []Problem
 
 	entries []Entry // of a united manifest, those in pages included
+	damaged int     // manifests that can't be decoded
 	// prefer is the key and checksum of the first of several leaves.
 	preferKey string
 	preferCRC uint32
@@ -114,6 +115,7 @@ func (b *Bucket) manifests(ctx context.Context, bp *BucketPartition) ([]manifest
 	for i, what := range problems {
 		if what != "" {
 			bp.problem(found[i].key.String(), what)
+			bp.damaged++
 		}
 		// Even one that can't be read has used its epoch and sequence.
 		bp.MaxEpoch, bp.MaxSeq = max(bp.MaxEpoch, found[i].key.Epoch), max(bp.MaxSeq, found[i].key.Seq)
@@ -141,12 +143,22 @@ func (b *Bucket) unite(ctx context.Context, bp *BucketPartition, leaves []manife
 	whole := make([]leaf, len(leaves))
 	for i, n := range leaves {
 		whole[i].Manifest = n.Manifest
-		for e, err := range b.entriesOf(ctx, bp.Partition, n.Manifest) {
-			if err != nil {
-				return err
+		one := &BucketPartition{Partition: bp.Partition, Manifest: n.Manifest}
+		entries, lost, err := b.known(ctx, one)
+		if err == nil && lost {
+			var r *rebuilder
+			if r, err = b.rebuilder(ctx, bp.Partition); err == nil {
+				entries, lost, err = r.pagesOf(ctx, one)
 			}
-			whole[i].all = append(whole[i].all, *e)
+			bp.Problems = append(bp.Problems, one.Problems...)
 		}
+		if err == nil && lost {
+			err = fmt.Errorf("%w: %s names a page that is lost and can't be rebuilt; another manifest of its epoch may count too", ErrCorrupt, n.key)
+		}
+		if err != nil {
+			return err
+		}
+		whole[i].all = entries
 	}
 	var failed error
 	logStart, entries := unite(whole, func(e *Entry) bool {

@@ -34,6 +34,8 @@ type RestorePlan struct {
 	// Problems are what is damaged or missing of what will be served. A restore
 	// goes on in spite of them only if told to.
 	Problems []Problem
+
+	rebuild bool
 }
 
 // RestoreTopic is a topic to create.
@@ -65,13 +67,17 @@ type RestoreOptions struct {
 	// InSpiteOfProblems restores what is there; ranges that are lost answer
 	// reads with an error.
 	InSpiteOfProblems bool
+	// Rebuild makes a manifest of the indexes where a partition has none. By
+	// itself a restore takes such a partition for one of which nothing was
+	// archived yet, and keeps what was on its way.
+	Rebuild bool
 	// Random makes the ids of new objects (T2).
 	Random func() uint64
 }
 
 // PlanRestore reads the archive and tells what a restore would make of it. It
 // writes nothing. What can't be read now is an error: it might have said more.
-func PlanRestore(ctx context.Context, store objstore.Store) (*RestorePlan, error) {
+func PlanRestore(ctx context.Context, store objstore.Store, o RestoreOptions) (*RestorePlan, error) {
 	b := NewBucket(store)
 	was, err := b.Identity(ctx)
 	if err != nil {
@@ -81,7 +87,7 @@ func PlanRestore(ctx context.Context, store objstore.Store) (*RestorePlan, error
 	if err != nil {
 		return nil, err
 	}
-	plan := &RestorePlan{Was: was, Now: was}
+	plan := &RestorePlan{Was: was, Now: was, rebuild: o.Rebuild}
 	maxEpoch := int32(-1)
 	byName := make(map[string]TopicID)
 	for i := range topics {
@@ -131,6 +137,9 @@ func (plan *RestorePlan) topic(ctx context.Context, b *Bucket, t *BucketTopic) (
 		p := t.Part(num)
 		bp, err := b.Partition(ctx, p)
 		if err != nil {
+			return rt, fmt.Errorf("tiering: restore %s: %w", p, err)
+		}
+		if err := b.mend(ctx, bp, plan.rebuild); err != nil {
 			return rt, fmt.Errorf("tiering: restore %s: %w", p, err)
 		}
 		rp := RestorePartition{Partition: p, Pointer: bp.Pointer, bucket: bp}
@@ -210,7 +219,7 @@ var ErrDamaged = errors.New("tiering: the archive is damaged")
 // id in firn.json by conditional write, at which the owner before stops; the plan
 // that counts; a new manifest where there is no single one to point at.
 func Restore(ctx context.Context, store objstore.Store, o RestoreOptions) (*RestorePlan, error) {
-	plan, err := PlanRestore(ctx, store)
+	plan, err := PlanRestore(ctx, store, o)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +232,7 @@ func Restore(ctx context.Context, store objstore.Store, o RestoreOptions) (*Rest
 		return plan, err
 	}
 	// The owner before may have gone on until now.
-	if plan, err = PlanRestore(ctx, store); err != nil {
+	if plan, err = PlanRestore(ctx, store, o); err != nil {
 		return nil, err
 	}
 	plan.Was = was
@@ -247,7 +256,7 @@ func (rp *RestorePartition) settle(ctx context.Context, store objstore.Store, ep
 		return nil
 	}
 	m := *bp.Manifest
-	m.Epoch, m.Seq, m.PrevKey, m.PrevCRC = epoch, bp.MaxSeq+1, bp.preferKey, bp.preferCRC
+	m.Epoch, m.Seq, m.PrevKey, m.PrevCRC = epoch, max(bp.MaxSeq, 0)+1, bp.preferKey, bp.preferCRC
 	m.Entries = bp.entries
 	put := func(k Key, object []byte) error {
 		return store.Put(ctx, k.String(), bytes.NewReader(object), int64(len(object)))

@@ -262,3 +262,81 @@ func TestRestoreOfTwoAtOnce(t *testing.T) {
 		t.Errorf("Restore = %v, want ErrChanged", err)
 	}
 }
+
+// TestRestoreRebuildsWhatManifestsSaid damages a page, the newest manifest, all
+// manifests, and removes them: the indexes tell the same (T6).
+func TestRestoreRebuildsWhatManifestsSaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		wreck func(*bucketTest, Partition, *manifestNode)
+		o     RestoreOptions
+		stops bool // unless told
+	}{
+		"page lost":          {func(t *bucketTest, p Partition, m *manifestNode) { t.remove(m.Pages[0].Key(p)) }, RestoreOptions{}, true},
+		"page damaged":       {func(t *bucketTest, p Partition, m *manifestNode) { t.damage(m.Pages[0].Key(p), 40) }, RestoreOptions{}, true},
+		"newest damaged":     {func(t *bucketTest, p Partition, m *manifestNode) { t.damage(m.key, 40) }, RestoreOptions{}, true},
+		"all damaged":        {func(t *bucketTest, p Partition, m *manifestNode) { t.damage(m.key, 40); t.damage(m.PrevKey, 40) }, RestoreOptions{}, true},
+		"all manifests gone": {func(t *bucketTest, p Partition, m *manifestNode) { t.remove(m.key); t.remove(m.PrevKey) }, RestoreOptions{Rebuild: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStores(t, func(t *bucketTest) {
+				p, entries, last := t.standard()
+				// Beside what is named, an attempt that failed and one of a zombie.
+				t.upload(p, t.seal(p, 200, 300, 1, 100), 200, 1)
+				half := t.upload(p, t.seal(p, 600, 700, 3, 100), 600, 3)
+				t.put(half.LogKey(p), []byte("half"))
+				c.wreck(t, p, last)
+				o := c.o
+				o.ArchiveID, o.Random = "b", func() uint64 { return 1<<40 + t.id() }
+				if _, err := Restore(t.Context(), t.store, o); c.stops != errors.Is(err, ErrDamaged) {
+					t.Fatalf("not told to go on: %v", err)
+				}
+				o.InSpiteOfProblems = true
+				plan, err := Restore(t.Context(), t.store, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rp := &plan.Topics[0].Partitions[0]
+				got := t.served(rp)
+				if drawn(got) != drawn(entries) || rp.Pointer.ArchivedEnd != 800 || rp.Pointer.LastEpoch != 4 || rp.Pointer.LogStart != 0 {
+					t.Errorf("serves %s, pointer %+v", drawn(got), rp.Pointer)
+				}
+				for i, e := range got {
+					want := entries[i]
+					if e.Size != want.Size || e.Records != want.Records || e.LogCRC != want.LogCRC || e.MaxTime != want.MaxTime || !slices.Equal(e.Epochs, want.Epochs) {
+						t.Errorf("rebuilt %+v\nwant %+v", e, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Without being told to, a restore takes uploads without a manifest for what
+// they most likely are.
+func TestRestoreOfUploadsThatWereNeverNamed(t *testing.T) {
+	bt := &bucketTest{T: t, store: objstore.NewMem()}
+	bt.owner("a")
+	p := bt.topic("events", 1)
+	bt.archive(p, 0, 2, 1)
+	plan, err := bt.restore("b", false)
+	if err != nil || plan.Topics[0].Partitions[0].Pointer.ManifestKey != "" || plan.Unnamed != 4 {
+		t.Errorf("Restore = %+v, %v", plan, err)
+	}
+}
+
+// Segments of replicas with other borders make one list without overlaps (D28).
+func TestRebuildAcrossBorders(t *testing.T) {
+	bt := &bucketTest{T: t, store: objstore.NewMem()}
+	bt.owner("a")
+	p := bt.topic("events", 1)
+	for _, r := range [][2]int64{{0, 100}, {0, 150}, {120, 200}, {200, 300}, {180, 250}} {
+		bt.upload(p, bt.seal(p, r[0], r[1], 1, 10), r[0], 1)
+	}
+	plan, err := Restore(t.Context(), bt.store, RestoreOptions{ArchiveID: "b", Rebuild: true, InSpiteOfProblems: true, Random: bt.id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := drawn(bt.served(&plan.Topics[0].Partitions[0])); got != "0-150 150-200 200-300" {
+		t.Errorf("serves %s", got)
+	}
+}
