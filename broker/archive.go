@@ -75,6 +75,8 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 		Now:                b.now,
 		Failpoint:          b.cfg.Failpoint,
 		KeepEvery:          min(c.Millis("remote.log.manager.task.interval.ms"), c.Millis("log.retention.check.interval.ms")),
+		Workers:            uploaders(c),
+		Shortage:           b.shortage,
 		CopyBytesPerSecond: noLimitAsZero(c.Int("remote.log.manager.copy.max.bytes.per.second")),
 		DeleteGrace:        max(c.Millis("archive.delete.grace.ms"), 1), // 0 means 0 here
 	})
@@ -87,6 +89,26 @@ func noLimitAsZero(n int64) int64 {
 		return 0
 	}
 	return n
+}
+
+// uploaders is how many segments go up at once: Kafka's default of 10 suits
+// Kafka's machines, so that only what somebody has set counts.
+func uploaders(c *config.Broker) int {
+	const key = "remote.log.manager.copier.thread.pool.size"
+	if !c.IsSet(key) {
+		return 0
+	}
+	return int(c.Int(key))
+}
+
+// shortage is how many bytes the disk is short of its reserve, and of a little
+// more, so that it doesn't fall below it again at once.
+func (b *Broker) shortage() int64 {
+	s := b.replicas.dir.Space()
+	if !s.Low {
+		return 0
+	}
+	return s.Reserve - s.Free + s.Reserve/4
 }
 
 // anyPointer finds a partition that has something archived, and its pointer.

@@ -114,8 +114,11 @@ func (b *Broker) settings() *config.Broker { return b.topics.Load().settings }
 
 // publish takes the place of the present picture.
 func (b *Broker) publish(x *topicIndex) {
-	b.topics.Store(x)
+	before := b.topics.Swap(x)
 	b.changed.raise()
+	if b.archive != nil && before.settings != x.settings {
+		b.archive.SetCopyRate(x.settings.Int("remote.log.manager.copy.max.bytes.per.second"))
+	}
 }
 
 // Endpoints are where clients reach this broker.

@@ -2,53 +2,35 @@ package broker
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"firn/replication/meta"
 	"firn/tiering"
 )
 
-const (
-	// purgeEvery is how often the tombstones of deleted topics are looked at.
-	purgeEvery = 30 * time.Second
-	// spaceEvery is how often the disk's reserve is.
-	spaceEvery = time.Second
-)
+// purgeEvery is how often the tombstones of deleted topics are looked at.
+const purgeEvery = 30 * time.Second
 
-// runArchive has the archive work, finish the deletion of topics, and make room
-// when the disk is at its reserve.
+// runArchive has the archive work, and finishes the deletion of topics.
 func (b *Broker) runArchive(ctx context.Context) error {
-	tick := func(every time.Duration, do func(context.Context)) func() error {
-		return func() error {
-			for {
-				do(ctx)
-				if !sleep(ctx, every) {
-					return nil
-				}
+	var purging sync.WaitGroup
+	defer purging.Wait()
+	purging.Go(func() {
+		for {
+			b.purge(ctx)
+			if !sleep(ctx, purgeEvery) {
+				return
 			}
 		}
+	})
+	if b.archive == nil {
+		return nil
 	}
-	parts := []func() error{tick(purgeEvery, b.purge)}
-	if b.archive != nil {
-		room := roomMaker{b: b}
-		parts = append(parts, tick(spaceEvery, room.check), func() error {
-			if err := b.archive.Run(ctx); ctx.Err() == nil {
-				return err
-			}
-			return nil
-		})
+	if err := b.archive.Run(ctx); ctx.Err() == nil {
+		return err
 	}
-	done := make(chan error, len(parts))
-	for _, part := range parts {
-		go func() { done <- part() }()
-	}
-	var first error
-	for range parts {
-		if err := <-done; err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
+	return nil
 }
 
 // purge removes what is archived of deleted topics. The tombstone in the metadata
@@ -96,31 +78,4 @@ func (b *Broker) purgeTopic(ctx context.Context, p meta.Purge) error {
 		}
 	}
 	return b.commit(ctx, meta.Purged(p))
-}
-
-// roomMaker drops archived local segments while the disk is at its reserve.
-type roomMaker struct {
-	b *Broker
-	// after is when to look again: what was dropped leaves the disk only after
-	// file.delete.delay.ms.
-	after time.Time
-}
-
-func (r *roomMaker) check(ctx context.Context) {
-	space := r.b.replicas.dir.Space()
-	now := r.b.now()
-	if !space.Low || now.Before(r.after) {
-		return
-	}
-	freed, err := r.b.archive.FreeLocal(ctx, space.Reserve-space.Free+space.Reserve/4)
-	if err != nil {
-		if ctx.Err() == nil {
-			r.b.log.Warn("making room on the disk", "err", err)
-		}
-		return
-	}
-	if freed > 0 {
-		r.after = now.Add(r.b.settings().Millis("log.segment.delete.delay.ms") + 2*time.Second)
-		r.b.log.Info("disk at its reserve: archived segments dropped", "bytes", freed)
-	}
 }
