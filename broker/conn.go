@@ -99,10 +99,8 @@ func (c *conn) serve(ctx, polls context.Context) {
 func (c *conn) loop(ctx, polls context.Context) error {
 	for {
 		frame, err := c.frames.Next(ctx)
-		if errors.Is(err, wire.ErrFrameSize) {
-			c.s.refuse(c, wire.RequestHeader{Key: -1}, err)
-		}
 		if err != nil {
+			c.blame(wire.RequestHeader{Key: -1}, err)
 			return err
 		}
 		c.moved.Add(1)
@@ -110,17 +108,22 @@ func (c *conn) loop(ctx, polls context.Context) error {
 		if err == nil {
 			err = c.answer(ctx, polls, h, body)
 		}
-		var bad *badRequest
-		if errors.As(err, &bad) || errors.Is(err, wire.ErrShort) || errors.Is(err, errUnsupported) {
-			c.s.refuse(c, h, err)
-		}
 		if err != nil {
+			c.blame(h, err)
 			return err
 		}
 		if !c.spoken {
 			c.spoken = true
 			c.frames.Trust()
 		}
+	}
+}
+
+// blame tells what the client did wrong, if that is what ended the connection.
+func (c *conn) blame(h wire.RequestHeader, err error) {
+	bad := (*badRequest)(nil)
+	if errors.As(err, &bad) || errors.Is(err, wire.ErrFrameSize) || errors.Is(err, wire.ErrShort) || errors.Is(err, errUnsupported) {
+		c.s.refuse(c, h, err)
 	}
 }
 
