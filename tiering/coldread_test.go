@@ -390,3 +390,70 @@ func TestColdReadFindsItsWayWithDamagedMarks(t *testing.T) {
 		return err
 	})
 }
+
+// FuzzColdWalk has a segment of any bytes, with the right checksums: a bucket that
+// others can write to. A walk ends, and hands on whole batches only.
+func FuzzColdWalk(f *testing.F) {
+	var good []byte
+	for _, b := range someBatches(testRNG(40), 5, 300, true) {
+		good = append(good, b...)
+	}
+	f.Add(good, int64(0))
+	f.Add(good[:len(good)-3], int64(3))
+	f.Add(append(append([]byte{}, good...), good...), int64(2))
+	f.Add(make([]byte, 100), int64(0))
+	mem := objstore.NewMem()
+	c := newColdReads(coldConfig{Cache: cache.New(cache.Config{Store: mem})})
+	f.Cleanup(func() {
+		c.Close()
+		c.cfg.Cache.Close()
+	})
+	n := uint64(0)
+	f.Fuzz(func(t *testing.T, log []byte, offset int64) {
+		if len(log) == 0 || len(log) > 3*BlockSize || offset < 0 {
+			return
+		}
+		n++
+		e := &Entry{End: 1 << 62, MaxTime: 1, Size: int64(len(log)), ID: n}
+		if err := mem.Put(t.Context(), e.LogKey(testPart), readerAt(log), e.Size); err != nil {
+			t.Fatal(err)
+		}
+		x := &Index{End: e.End, Size: e.Size}
+		for b := log; len(b) > 0; b = b[min(len(b), BlockSize):] {
+			x.Blocks = append(x.Blocks, Checksum(b[:min(len(b), BlockSize)]))
+		}
+		ix, err := newColdIndex(testPart, e, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := &coldStream{c: c, cs: c.cfg.Cache.NewStream(), next: offset, entry: e, ix: ix}
+		defer st.cs.Close()
+		defer c.cfg.Cache.Forget(&ix.Object)
+		st.cs.At(&ix.Object, 0, 3)
+		for {
+			w := coldWindow{cs: st.cs, ix: ix, first: int(st.pos / BlockSize)}
+			run, err := st.collect(&w, segment.ReadRequest{MaxBytes: 1 << 20, MinOne: true}, e.End)
+			if err != nil || run.ended || run.start == run.end && w.wait == nil {
+				w.release()
+				return
+			}
+			if run.start == run.end {
+				w.release()
+				<-w.wait
+				continue
+			}
+			records := w.records(run.start, run.end)
+			for b := joined(&records); len(b) > 0; {
+				if _, b, err = batch.Next(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			records.Release()
+			w.release()
+			if run.last <= st.next {
+				t.Fatalf("next offset %d, was %d", run.last, st.next)
+			}
+			st.next, st.pos = run.last, run.end
+		}
+	})
+}

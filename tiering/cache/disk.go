@@ -22,8 +22,8 @@ import (
 //
 //	<dir>/<hh>/<hash of key and offset, 32 hex>-<block>-<bytes>-<crc32c>
 //
-// It admits what was read twice, so that one long scan leaves it alone, and
-// evicts by segmented LRU: a block that is read again moves from probation to
+// It admits what the store had to deliver twice, so that one long scan leaves it
+// alone, and evicts by segmented LRU: a block that is read again moves from probation to
 // the protected four fifths.
 type disk struct {
 	fs  vfs.FS

@@ -290,20 +290,8 @@ func (s *Stream) Get(o *Object, i int, need bool) (b *Block, wait <-chan struct{
 			e := obj.blocks[i]
 			e.wanted, e.since = true, now
 		}
-		s.touchLocked(obj, i)
 	}
 	return b, wait, err
-}
-
-// touchLocked notes a block that this stream reads. One that two streams read is
-// worth a place on the disk.
-func (s *Stream) touchLocked(obj *object, i int) {
-	e := obj.blocks[i]
-	if e.list == &s.c.mu.fresh || e.twice || s.c.disk == nil {
-		return
-	}
-	e.twice = true
-	s.c.disk.offer(obj.diskKey(i), obj.Sums[i], e.blk)
 }
 
 // Next says which object follows the last one that the stream knows.

@@ -39,7 +39,6 @@ type entry struct {
 	since time.Time     // ready, failed: when
 	// wanted: somebody asked for it and has not come back for it yet.
 	wanted bool
-	twice  bool // read by a second stream: worth a place on the disk
 
 	list       *list // ready
 	prev, next *entry
