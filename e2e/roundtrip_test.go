@@ -179,15 +179,12 @@ func waitEvicted(t testing.TB, addr, topic string) {
 			l, _ := local.Lookup(topic, o.Partition)
 			r, _ := remote.Lookup(topic, o.Partition)
 			fmt.Fprintf(&now, " p%d: archived %d, local from %d, end %d;", o.Partition, r.Offset+1, l.Offset, o.Offset)
-			// An active segment of 8 MiB holds far fewer than 4 000 pieces.
-			ok = ok && l.Offset == r.Offset+1 && o.Offset-l.Offset < 4000 && l.Offset > 0
+			// An active segment of 8 MiB holds fewer than 8 000 pieces.
+			ok = ok && l.Offset == r.Offset+1 && o.Offset-l.Offset < 8000 && l.Offset > 0
 		})
-		if s := now.String(); s != last {
-			last = s
-			t.Log(s)
-		}
+		last = now.String()
 		return ok
-	})
+	}, func() string { return last })
 }
 
 // readKgo reads a topic from 0 to its end with franz-go.

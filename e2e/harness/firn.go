@@ -276,12 +276,16 @@ func (f *Firn) Get(path string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// Eventually waits until ok says so, asking every 50 ms.
-func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+// Eventually waits until ok says so, asking every 50 ms; state, if given, says
+// how things stand when it gives up.
+func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool, state ...func() string) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	for !ok() {
 		if time.Now().After(deadline) {
+			for _, s := range state {
+				what += ":" + s()
+			}
 			t.Fatalf("not after %v: %s", limit, what)
 		}
 		time.Sleep(50 * time.Millisecond)
