@@ -1,0 +1,181 @@
+package tiering
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firn/tiering/objstore"
+)
+
+// running starts the archive's workers, inside a synctest bubble, and returns
+// what stops them.
+func (b *broker) running() (stop func()) {
+	ctx, cancel := context.WithCancel(b.w.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.archive.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			b.w.t.Errorf("Run = %v", err)
+		}
+	}
+}
+
+// pass lets time go by, on the bubble's clock and the broker's.
+func (w *world) pass(d time.Duration) {
+	for range int(d / time.Second) {
+		w.now = w.now.Add(time.Second)
+		time.Sleep(time.Second)
+		synctest.Wait()
+	}
+}
+
+func TestRunArchivesByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		o := w.defaults()
+		o.policy.RollAfter, o.policy.RollSmallAfter = time.Minute, time.Minute
+		o.policy.RetentionMs = time.Hour.Milliseconds()
+		b := w.start(newDisk(), o)
+		defer b.stop()
+		b.lead(1)
+		stop := b.running()
+		b.append(150)
+		w.pass(30 * time.Second)
+		if o := b.log.Offsets(); o.ArchivedEnd < 100 || o.LocalStart < 100 {
+			t.Fatalf("after 30 s: %+v", o)
+		}
+		w.pass(60 * time.Second)
+		if o := b.log.Offsets(); o.ArchivedEnd != 150 || o.LocalStart != 150 {
+			t.Fatalf("after 90 s: %+v", o)
+		}
+		w.pass(time.Hour)
+		if o := b.log.Offsets(); o.LogStart != 150 {
+			t.Fatalf("after the retention: %+v", o)
+		}
+		w.pass(3 * time.Minute)
+		for _, key := range w.bucket.Keys() {
+			if strings.HasSuffix(key, ".log") {
+				t.Fatalf("%s is left", key)
+			}
+		}
+		stop()
+	})
+}
+
+func TestUploadsComeBackAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		b := w.start(newDisk(), w.defaults())
+		defer b.stop()
+		b.lead(1)
+		var tries atomic.Int64
+		b.store.Set(func(op objstore.Op) objstore.Fault {
+			if op.Kind == objstore.OpPut {
+				tries.Add(1)
+			}
+			return objstore.Fault{Before: errAway}
+		})
+		stop := b.running()
+		b.append(300)
+		w.pass(10 * time.Minute)
+		if n := tries.Load(); n < 20 || n > 80 { // two PUTs each, up to 30 s apart
+			t.Errorf("%d PUTs in 10 minutes of outage", n)
+		}
+		if o := b.log.Offsets(); o.LocalStart != 0 || o.ArchivedEnd != -1 {
+			t.Fatalf("during the outage: %+v", o)
+		}
+		if s := b.log.Status(w.now); s.PendingAge < 9*time.Minute || !strings.Contains(s.Reason, "refused") {
+			t.Fatalf("status: %+v", s)
+		}
+		b.store.Set(nil)
+		w.pass(time.Minute)
+		if o := b.log.Offsets(); o.ArchivedEnd < 250 || o.LocalStart != o.ArchivedEnd {
+			t.Fatalf("after it: %+v", o)
+		}
+		stop()
+		b.verify()
+	})
+}
+
+// TestPanicEndsNothing: the supervisor reports it, and tries again.
+func TestPanicEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		b := w.start(newDisk(), w.defaults())
+		defer b.stop()
+		b.lead(1)
+		var panics atomic.Int64
+		b.failpoint = func(name string) error {
+			if name == "tiering.upload.before" && panics.Add(1) <= 3 {
+				panic("out of luck")
+			}
+			return nil
+		}
+		stop := b.running()
+		b.append(150)
+		w.pass(30 * time.Second)
+		if o := b.log.Offsets(); o.ArchivedEnd < 100 || panics.Load() <= 3 {
+			t.Fatalf("after %d panics: %+v", panics.Load(), o)
+		}
+		stop()
+		w.now = w.now.Add(time.Hour)
+		b.sweepClean()
+	})
+}
+
+func TestCopyRateIsAMaximum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l limiter
+		l.set(1000)
+		start := time.Now()
+		for range 11 {
+			if err := l.wait(t.Context(), 500); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(start); d != 5*time.Second {
+			t.Errorf("5500 bytes at 1000 a second began their last 500 after %v, want 5s", d)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := l.wait(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("deaf to ctx: %v", err)
+		}
+		l.set(0)
+		if err := l.wait(t.Context(), 1<<30); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestShortDiskIsRelievedOnceNotEachSecond(t *testing.T) {
+	w := newWorld(t)
+	o := w.defaults()
+	o.policy.LocalRetentionBytes = -1
+	b := w.start(newDisk(), o)
+	b.lead(1)
+	b.append(400)
+	b.mustUpload()
+	size := b.log.Local().Size()
+	b.archive.cfg.Shortage = func() int64 { return 5000 } // the file system shows what was freed only later
+	var f freed
+	for range 30 {
+		b.archive.relieve(t.Context(), &f)
+		w.now = w.now.Add(time.Second)
+	}
+	if gone := size - b.log.Local().Size(); gone < 5000 || gone > 5000+2048 {
+		t.Fatalf("%d bytes freed for a shortage of 5000", gone)
+	}
+	w.now = w.now.Add(2 * time.Minute)
+	b.archive.relieve(t.Context(), &f)
+	if gone := size - b.log.Local().Size(); gone < 10000 {
+		t.Fatalf("%d bytes freed in all though the disk is still short", gone)
+	}
+	b.verify()
+}
