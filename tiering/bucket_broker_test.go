@@ -73,7 +73,7 @@ func TestRestoreAfterACrashAnywhere(t *testing.T) {
 		again.append(80)
 		again.mustUpload()
 		again.verify()
-		if _, err := again.log.Sweep(t.Context(), w.now); err != nil {
+		if _, err := again.log.Sweep(t.Context(), w.now()); err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range kept {

@@ -42,11 +42,11 @@ func (b *broker) life() (met []error) {
 		}
 		b.append(120)
 		try(b.upload)
-		try(func() error { return b.log.Evict(ctx, b.w.now) })
+		try(func() error { return b.log.Evict(ctx, b.w.now()) })
 		try(func() error { return b.log.SetLogStart(ctx, b.log.Offsets().LogStart+25) })
-		b.w.now = b.w.now.Add(2 * time.Minute) // past the grace
-		try(func() error { return b.log.Keep(ctx, b.w.now) })
-		try(func() error { _, err := b.log.Sweep(ctx, b.w.now); return err })
+		b.w.advance(2 * time.Minute) // past the grace
+		try(func() error { return b.log.Keep(ctx, b.w.now()) })
+		try(func() error { _, err := b.log.Sweep(ctx, b.w.now()); return err })
 	}
 	return met
 }
@@ -119,7 +119,7 @@ func TestEveryStoreFaultIsSurvived(t *testing.T) {
 			b := w.start(newDisk(), w.defaults())
 			b.lead(1)
 			var ops []string
-			b.store.Set(func(op objstore.Op) objstore.Fault {
+			b.onStore(func(op objstore.Op) objstore.Fault {
 				ops = append(ops, fmt.Sprint(op.Kind, " ", op.Key))
 				if len(ops) == n+1 {
 					return make()
@@ -150,11 +150,11 @@ func TestEveryStoreFaultIsSurvived(t *testing.T) {
 func (b *broker) sweepClean() {
 	b.w.t.Helper()
 	for range 3 { // the first deletes what became useless, manifests need the grace
-		b.w.now = b.w.now.Add(2 * time.Minute)
-		if err := b.log.Keep(b.w.t.Context(), b.w.now); err != nil {
+		b.w.advance(2 * time.Minute)
+		if err := b.log.Keep(b.w.t.Context(), b.w.now()); err != nil {
 			b.w.t.Fatal(err)
 		}
-		if _, err := b.log.Sweep(b.w.t.Context(), b.w.now); err != nil {
+		if _, err := b.log.Sweep(b.w.t.Context(), b.w.now()); err != nil {
 			b.w.t.Fatal(err)
 		}
 	}
@@ -317,7 +317,7 @@ func (b *broker) manySegments(n int) {
 			return
 		}
 		b.append(1)
-		if err := b.log.Local().Roll(b.w.now); err != nil {
+		if err := b.log.Local().Roll(b.w.now()); err != nil {
 			b.w.t.Fatal(err)
 		}
 	}

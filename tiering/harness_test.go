@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ type world struct {
 	bucket   *objstore.Mem
 	pointers *MemPointers
 	identity Identity
-	now      time.Time
+	clock    atomic.Int64 // Unix milliseconds
 	ids      *rand.Rand
 	model    []rec // what was appended and committed, by offset
 	outage   atomic.Bool
@@ -36,8 +37,9 @@ type rec struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, pointers: NewMemPointers(), now: time.UnixMilli(1_700_000_000_000), ids: rand.New(rand.NewPCG(11, 12))}
-	w.bucket = objstore.NewMemAt(func() time.Time { return w.now })
+	w := &world{t: t, pointers: NewMemPointers(), ids: rand.New(rand.NewPCG(11, 12))}
+	w.clock.Store(1_700_000_000_000)
+	w.bucket = objstore.NewMemAt(w.now)
 	id, err := CheckStart(t.Context(), w.bucket, Start{ClusterID: "c1", NewMetadata: true, NewID: func() string { return "a1" }})
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +47,9 @@ func newWorld(t *testing.T) *world {
 	w.identity = id
 	return w
 }
+
+func (w *world) now() time.Time          { return time.UnixMilli(w.clock.Load()) }
+func (w *world) advance(d time.Duration) { w.clock.Add(d.Milliseconds()) }
 
 // disk is one broker's data directory.
 type disk struct {
@@ -111,7 +116,7 @@ func (w *world) tryStart(d *disk, o openOptions) (*broker, error) {
 		return nil
 	})
 	var err error
-	b.dir, err = segment.OpenDir(segment.DirConfig{Path: "/data", FS: fs, MinFreeBytes: -1, Now: func() time.Time { return w.now }})
+	b.dir, err = segment.OpenDir(segment.DirConfig{Path: "/data", FS: fs, MinFreeBytes: -1, Now: w.now})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +127,7 @@ func (w *world) tryStart(d *disk, o openOptions) (*broker, error) {
 	}
 	b.archive = New(Config{
 		Store: b.store, Pointers: b.pointers, Identity: w.identity, Random: w.ids.Uint64, DeleteGrace: o.grace,
-		Now: func() time.Time { return w.now },
+		Now: w.now,
 		Failpoint: func(name string) error {
 			if b.failpoint != nil {
 				return b.failpoint(name)
@@ -133,6 +138,17 @@ func (w *world) tryStart(d *disk, o openOptions) (*broker, error) {
 	b.log, err = b.archive.Open(w.t.Context(), local, PartitionConfig{Partition: testPart, Policy: o.policy, FS: fs, Dir: "/data/" + tp.String()})
 	w.t.Cleanup(b.stop)
 	return b, err
+}
+
+// onStore puts a hook before the calls of the store, one at a time; it must not
+// use the store itself.
+func (b *broker) onStore(hook func(objstore.Op) objstore.Fault) {
+	var mu sync.Mutex
+	b.store.Set(func(op objstore.Op) objstore.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		return hook(op)
+	})
 }
 
 // lead elects this broker.
@@ -167,14 +183,14 @@ func (b *broker) appendOnly(n int) {
 	b.w.t.Helper()
 	for range n {
 		off := len(b.w.model)
-		r := rec{b.w.now.UnixMilli() + int64(off%7) - 3, fmt.Sprintf("value %d of epoch %d", off, b.log.LatestEpoch())}
+		r := rec{b.w.now().UnixMilli() + int64(off%7) - 3, fmt.Sprintf("value %d of epoch %d", off, b.log.LatestEpoch())}
 		bb := batch.NewBuilder(batch.Spec{})
 		bb.Add(r.ts, []byte("k"), []byte(r.value))
 		bt, err := bb.Build()
 		if err != nil {
 			b.w.t.Fatal(err)
 		}
-		a, err := b.log.Append(bt, segment.AppendOptions{Epoch: b.log.LatestEpoch(), Now: b.w.now.UnixMilli()})
+		a, err := b.log.Append(bt, segment.AppendOptions{Epoch: b.log.LatestEpoch(), Now: b.w.now().UnixMilli()})
 		if err != nil || a.First != int64(off) {
 			b.w.t.Fatalf("append at %d: %+v, %v", off, a, err)
 		}
@@ -199,19 +215,21 @@ func (b *broker) settle() {
 
 // upload steps until there is nothing more to do.
 func (b *broker) upload() error {
+	b.settle()
 	for range 10_000 {
-		b.settle() // a step may have sealed a segment
 		ld := b.log.lead.Load()
 		if ld == nil {
 			return errNotLeading
 		}
 		n, _ := ld.waiting()
 		active := b.log.Local().ActiveInfo().Base
-		more, err := b.log.Step(b.w.t.Context(), b.w.now)
+		more, err := b.log.Step(b.w.t.Context(), b.w.now())
 		if err != nil {
 			return err
 		}
-		if !more && n == 0 && active == b.log.Local().ActiveInfo().Base {
+		if active != b.log.Local().ActiveInfo().Base {
+			b.settle() // the step has sealed a segment
+		} else if !more && n == 0 {
 			return nil
 		}
 	}
@@ -227,7 +245,7 @@ func (b *broker) mustUpload() {
 
 func (b *broker) mustEvict() {
 	b.w.t.Helper()
-	if err := b.log.Evict(b.w.t.Context(), b.w.now); err != nil {
+	if err := b.log.Evict(b.w.t.Context(), b.w.now()); err != nil {
 		b.w.t.Fatal(err)
 	}
 }

@@ -81,16 +81,16 @@ func TestRetentionOfTheWholeLog(t *testing.T) {
 	b.append(150)
 	b.mustUpload()
 	b.mustEvict()
-	w.now = w.now.Add(50 * time.Minute)
+	w.advance(50 * time.Minute)
 	b.append(150)
 	b.mustUpload()
 	ctx := t.Context()
-	if err := b.log.Keep(ctx, w.now); err != nil || b.log.Offsets().LogStart != 0 {
+	if err := b.log.Keep(ctx, w.now()); err != nil || b.log.Offsets().LogStart != 0 {
 		t.Fatalf("log start %d before the time: %v", b.log.Offsets().LogStart, err)
 	}
-	w.now = w.now.Add(20 * time.Minute)
+	w.advance(20 * time.Minute)
 	objects := len(w.bucket.Keys())
-	if err := b.log.Keep(ctx, w.now); err != nil {
+	if err := b.log.Keep(ctx, w.now()); err != nil {
 		t.Fatal(err)
 	}
 	start := b.log.Offsets().LogStart
@@ -105,14 +105,14 @@ func TestRetentionOfTheWholeLog(t *testing.T) {
 	}
 	b.verify()
 	var order []string
-	b.store.Set(func(op objstore.Op) objstore.Fault {
+	b.onStore(func(op objstore.Op) objstore.Fault {
 		if k, ok := ParseKey(op.Key); ok && (op.Kind == objstore.OpDelete && k.Kind == KindLog || op.Kind == objstore.OpPut) {
 			order = append(order, fmt.Sprint(op.Kind))
 		}
 		return objstore.Fault{}
 	})
-	w.now = w.now.Add(61 * time.Second)
-	if err := b.log.Keep(ctx, w.now); err != nil {
+	w.advance(61 * time.Second)
+	if err := b.log.Keep(ctx, w.now()); err != nil {
 		t.Fatal(err)
 	}
 	if s := strings.Join(order, " "); !strings.HasPrefix(s, "delete delete") || !strings.HasSuffix(s, "delete put") {
@@ -125,9 +125,9 @@ func TestRetentionOfTheWholeLog(t *testing.T) {
 	b.verify()
 	b.sweepClean()
 	// Everything expires in the end, the active segment included.
-	w.now = w.now.Add(2 * time.Hour)
+	w.advance(2 * time.Hour)
 	for range 3 {
-		if err := b.log.Keep(ctx, w.now); err != nil {
+		if err := b.log.Keep(ctx, w.now()); err != nil {
 			t.Fatal(err)
 		}
 		b.mustUpload()
@@ -166,7 +166,7 @@ func TestRetentionBySizeCountsEachSegmentOnce(t *testing.T) {
 		p := o.policy
 		p.RetentionBytes = keep * size
 		b.log.SetPolicy(p)
-		if err := b.log.Keep(t.Context(), w.now); err != nil {
+		if err := b.log.Keep(t.Context(), w.now()); err != nil {
 			t.Fatal(err)
 		}
 		at := b.log.Offsets()
@@ -175,8 +175,8 @@ func TestRetentionBySizeCountsEachSegmentOnce(t *testing.T) {
 		}
 	}
 	for range 4 { // deletion goes in batches
-		w.now = w.now.Add(2 * time.Minute)
-		if err := b.log.Keep(t.Context(), w.now); err != nil {
+		w.advance(2 * time.Minute)
+		if err := b.log.Keep(t.Context(), w.now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -249,10 +249,10 @@ func TestDeleteOnDisable(t *testing.T) {
 	p.Enabled, p.DeleteOnDisable = false, true
 	b.log.SetPolicy(p)
 	for range 3 {
-		if err := b.log.Keep(t.Context(), w.now); err != nil {
+		if err := b.log.Keep(t.Context(), w.now()); err != nil {
 			t.Fatal(err)
 		}
-		w.now = w.now.Add(2 * time.Minute)
+		w.advance(2 * time.Minute)
 	}
 	if got := b.log.Offsets().LogStart; got != local {
 		t.Fatalf("log start %d, want the local start %d", got, local)
@@ -305,7 +305,7 @@ func TestFollowerEvictsByThePointerAlone(t *testing.T) {
 	}
 	a.mustUpload()
 	b.pointers.load = func() error { return errAway }
-	if err := b.log.Evict(t.Context(), w.now); !errors.Is(err, errAway) || b.log.Offsets().LocalStart != 0 {
+	if err := b.log.Evict(t.Context(), w.now()); !errors.Is(err, errAway) || b.log.Offsets().LocalStart != 0 {
 		t.Fatalf("evicted without reading the pointer: %v", err)
 	}
 	b.pointers.load = nil
@@ -326,14 +326,14 @@ func TestRetainedByPolicyIsToldAndNothingIsDropped(t *testing.T) {
 	if err := b.log.SetLogStart(t.Context(), 60); err != nil {
 		t.Fatal(err)
 	}
-	b.store.Set(func(op objstore.Op) objstore.Fault {
+	b.onStore(func(op objstore.Op) objstore.Fault {
 		if op.Kind == objstore.OpDelete {
 			return objstore.Fault{Before: objstore.ErrDenied}
 		}
 		return objstore.Fault{}
 	})
-	w.now = w.now.Add(2 * time.Minute)
-	if err := b.log.Keep(t.Context(), w.now); !errors.Is(err, objstore.ErrDenied) {
+	w.advance(2 * time.Minute)
+	if err := b.log.Keep(t.Context(), w.now()); !errors.Is(err, objstore.ErrDenied) {
 		t.Fatal(err)
 	}
 	if m := b.log.view.Load().manifest; m.DeletedThrough != 0 {

@@ -91,7 +91,7 @@ func TestZombieWithoutNewUploadsIsFenced(t *testing.T) {
 	b.lead(2)
 	a.settle()
 	for range 20 {
-		if _, err := a.log.Step(t.Context(), w.now); err != nil {
+		if _, err := a.log.Step(t.Context(), w.now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,12 +116,12 @@ func TestBordersMayDifferBetweenReplicas(t *testing.T) {
 		leader.copyTo(follower)
 		leader.settle()
 		for range 2 {
-			if _, err := leader.log.Step(t.Context(), w.now); err != nil {
+			if _, err := leader.log.Step(t.Context(), w.now()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.now = w.now.Add(publishAfter)
-		if _, err := leader.log.Step(t.Context(), w.now); err != nil {
+		w.advance(publishAfter)
+		if _, err := leader.log.Step(t.Context(), w.now()); err != nil {
 			t.Fatal(err)
 		}
 		leader.log.StopLeading()
@@ -214,7 +214,7 @@ func TestLeadingWaitsForTheStoreOnlyToStartAgain(t *testing.T) {
 	if err := b.log.Lead(t.Context(), 3); !errors.Is(err, ErrUnavailable) {
 		t.Fatalf("led without its past: %v", err)
 	}
-	if s := b.log.Status(w.now); !strings.Contains(s.Reason, "archive can't be read") {
+	if s := b.log.Status(w.now()); !strings.Contains(s.Reason, "archive can't be read") {
 		t.Fatalf("reason %q", s.Reason)
 	}
 	if got := b.log.Offsets().End; got != 0 {
@@ -279,14 +279,14 @@ func TestProducersSurviveAStartFromTheArchive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return b.log.Append(bt, segment.AppendOptions{Epoch: b.log.LatestEpoch(), Now: w.now.UnixMilli()})
+		return b.log.Append(bt, segment.AppendOptions{Epoch: b.log.LatestEpoch(), Now: w.now().UnixMilli()})
 	}
 	for seq := range int32(40) {
 		if _, err := send(b, seq); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.log.Local().Roll(w.now); err != nil {
+	if err := b.log.Local().Roll(w.now()); err != nil {
 		t.Fatal(err)
 	}
 	b.log.SetHighWatermark(40)
@@ -315,11 +315,11 @@ func TestOlderPointerIsRefused(t *testing.T) {
 	b.mustUpload()
 	backup := w.pointer()
 	b.append(100)
-	w.now = w.now.Add(time.Hour)
+	w.advance(time.Hour)
 	b.mustUpload()
 	w.pointers.set(testPart, backup)
 	local := b.log.Offsets().LocalStart
-	if err := b.log.Evict(t.Context(), w.now); !errors.Is(err, ErrRolledBack) || b.log.Offsets().LocalStart != local {
+	if err := b.log.Evict(t.Context(), w.now()); !errors.Is(err, ErrRolledBack) || b.log.Offsets().LocalStart != local {
 		t.Fatalf("evicted by an older pointer: %v", err)
 	}
 	b.crash()

@@ -77,7 +77,7 @@ func TestLookupsAgreeWithANaiveModel(t *testing.T) {
 	b := w.start(newDisk(), o)
 	b.lead(1)
 	for range 12 {
-		w.now = w.now.Add(time.Duration(rng.IntN(4000)-1000) * time.Millisecond)
+		w.advance(time.Duration(rng.IntN(4000)-1000) * time.Millisecond)
 		b.append(10 + rng.IntN(40))
 		if rng.IntN(2) == 0 {
 			b.mustUpload()

@@ -29,7 +29,7 @@ func (b *broker) running() (stop func()) {
 // pass lets time go by, on the bubble's clock and the broker's.
 func (w *world) pass(d time.Duration) {
 	for range int(d / time.Second) {
-		w.now = w.now.Add(time.Second)
+		w.advance(time.Second)
 		time.Sleep(time.Second)
 		synctest.Wait()
 	}
@@ -90,7 +90,7 @@ func TestUploadsComeBackAfterAnOutage(t *testing.T) {
 		if o := b.log.Offsets(); o.LocalStart != 0 || o.ArchivedEnd != -1 {
 			t.Fatalf("during the outage: %+v", o)
 		}
-		if s := b.log.Status(w.now); s.PendingAge < 9*time.Minute || !strings.Contains(s.Reason, "refused") {
+		if s := b.log.Status(w.now()); s.PendingAge < 9*time.Minute || !strings.Contains(s.Reason, "refused") {
 			t.Fatalf("status: %+v", s)
 		}
 		b.store.Set(nil)
@@ -124,7 +124,7 @@ func TestPanicEndsNothing(t *testing.T) {
 			t.Fatalf("after %d panics: %+v", panics.Load(), o)
 		}
 		stop()
-		w.now = w.now.Add(time.Hour)
+		w.advance(time.Hour)
 		b.sweepClean()
 	})
 }
@@ -167,12 +167,12 @@ func TestShortDiskIsRelievedOnceNotEachSecond(t *testing.T) {
 	var f freed
 	for range 30 {
 		b.archive.relieve(t.Context(), &f)
-		w.now = w.now.Add(time.Second)
+		w.advance(time.Second)
 	}
 	if gone := size - b.log.Local().Size(); gone < 5000 || gone > 5000+2048 {
 		t.Fatalf("%d bytes freed for a shortage of 5000", gone)
 	}
-	w.now = w.now.Add(2 * time.Minute)
+	w.advance(2 * time.Minute)
 	b.archive.relieve(t.Context(), &f)
 	if gone := size - b.log.Local().Size(); gone < 10000 {
 		t.Fatalf("%d bytes freed in all though the disk is still short", gone)

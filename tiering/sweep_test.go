@@ -40,11 +40,11 @@ func TestSweepGoesByEpoch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := b.log.Sweep(t.Context(), w.now); n != 0 || err != nil {
+	if n, err := b.log.Sweep(t.Context(), w.now()); n != 0 || err != nil {
 		t.Fatalf("young objects: removed %d, %v", n, err)
 	}
-	w.now = w.now.Add(2 * time.Minute)
-	if n, err := b.log.Sweep(t.Context(), w.now); n != len(gone) || err != nil {
+	w.advance(2 * time.Minute)
+	if n, err := b.log.Sweep(t.Context(), w.now()); n != len(gone) || err != nil {
 		t.Fatalf("removed %d, %v; want %d", n, err, len(gone))
 	}
 	left := strings.Join(w.bucket.Keys(), "\n")
@@ -72,10 +72,10 @@ func TestSweepSeesWhatIsPublishedMeanwhile(t *testing.T) {
 		b.mustUpload()
 		b.append(150)
 		b.settle()
-		if _, err := b.log.Step(t.Context(), w.now); err != nil { // one is uploaded, not named
+		if _, err := b.log.Step(t.Context(), w.now()); err != nil { // one is uploaded, not named
 			t.Fatal(err)
 		}
-		w.now = w.now.Add(2 * time.Minute)
+		w.advance(2 * time.Minute)
 		once := false
 		b.store.Set(func(op objstore.Op) objstore.Fault {
 			if op.Kind == during && !once && (during == objstore.OpList || op.Key == identityKey) {
@@ -84,7 +84,7 @@ func TestSweepSeesWhatIsPublishedMeanwhile(t *testing.T) {
 			}
 			return objstore.Fault{}
 		})
-		if n, err := b.log.Sweep(t.Context(), w.now); n != 0 || err != nil || !once {
+		if n, err := b.log.Sweep(t.Context(), w.now()); n != 0 || err != nil || !once {
 			t.Fatalf("%s: removed %d, %v", during, n, err)
 		}
 		b.verify()
@@ -104,19 +104,19 @@ func TestUnreadablePageStopsTheSweep(t *testing.T) {
 	if err := w.bucket.Create(t.Context(), orphan, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	w.now = w.now.Add(2 * time.Minute)
+	w.advance(2 * time.Minute)
 	b.store.Set(func(op objstore.Op) objstore.Fault {
 		if op.Kind == objstore.OpGet && strings.Contains(op.Key, "/page/") {
 			return objstore.Fault{Before: errAway}
 		}
 		return objstore.Fault{}
 	})
-	if n, err := b.log.Sweep(t.Context(), w.now); n != 0 || !errors.Is(err, ErrUnavailable) {
+	if n, err := b.log.Sweep(t.Context(), w.now()); n != 0 || !errors.Is(err, ErrUnavailable) {
 		t.Fatalf("removed %d, %v", n, err)
 	}
 	b.store.Set(nil)
 	for deadline := time.Now().Add(5 * time.Second); ; { // the failed load is not tried again at once
-		if _, err := b.log.Sweep(t.Context(), w.now); err == nil {
+		if _, err := b.log.Sweep(t.Context(), w.now()); err == nil {
 			break
 		} else if time.Now().After(deadline) {
 			t.Fatal(err)
@@ -145,12 +145,12 @@ func TestOwnerThatWasDisplacedTouchesNothing(t *testing.T) {
 	if err := TakeOver(t.Context(), w.bucket, w.identity, Identity{ClusterID: "c3", ArchiveID: "a3"}); !errors.Is(err, objstore.ErrChanged) {
 		t.Fatalf("taken over twice: %v", err)
 	}
-	w.now = w.now.Add(2 * time.Minute)
+	w.advance(2 * time.Minute)
 	keys := len(w.bucket.Keys())
-	if err := b.log.Keep(t.Context(), w.now); !errors.Is(err, ErrNotOurs) {
+	if err := b.log.Keep(t.Context(), w.now()); !errors.Is(err, ErrNotOurs) {
 		t.Fatalf("keep: %v", err)
 	}
-	if _, err := b.log.Sweep(t.Context(), w.now); !errors.Is(err, ErrNotOurs) {
+	if _, err := b.log.Sweep(t.Context(), w.now()); !errors.Is(err, ErrNotOurs) {
 		t.Fatalf("sweep: %v", err)
 	}
 	if _, err := b.archive.Purge(t.Context(), testPart.Topic, testPart.ID); !errors.Is(err, ErrNotOurs) {
@@ -160,7 +160,7 @@ func TestOwnerThatWasDisplacedTouchesNothing(t *testing.T) {
 	if err := b.upload(); !errors.Is(err, ErrNotOurs) {
 		t.Fatalf("upload: %v", err)
 	}
-	if s := b.log.Status(w.now); !strings.Contains(s.Reason, "took it over") {
+	if s := b.log.Status(w.now()); !strings.Contains(s.Reason, "took it over") {
 		t.Fatalf("reason %q", s.Reason)
 	}
 	if got := len(w.bucket.Keys()); got != keys {
@@ -188,13 +188,13 @@ func TestPurgeLeavesNothingOfTheTopicAndAllOfOthers(t *testing.T) {
 	w.pointers.DeleteTopic(testPart.ID)
 	b.settle()
 	for range 5 {
-		if _, err := b.log.Step(t.Context(), w.now); err != nil {
+		if _, err := b.log.Step(t.Context(), w.now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if b.log.lead.Load() != nil {
-		w.now = w.now.Add(time.Hour)
-		if _, err := b.log.Step(t.Context(), w.now); err != nil {
+		w.advance(time.Hour)
+		if _, err := b.log.Step(t.Context(), w.now()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -32,7 +32,7 @@ func TestSealedSegmentsGoUpAndLeaveTheDisk(t *testing.T) {
 	if got := w.orphans(); len(got) > 0 {
 		t.Fatalf("orphans: %v", got)
 	}
-	if s := b.log.Status(w.now); s.Reason != reasonActive || s.LastError != nil || s.Segments == 0 || s.Bytes == 0 {
+	if s := b.log.Status(w.now()); s.Reason != reasonActive || s.LastError != nil || s.Segments == 0 || s.Bytes == 0 {
 		t.Fatalf("status: %+v", s)
 	}
 }
@@ -43,7 +43,7 @@ func TestOneManifestCarriesManySegments(t *testing.T) {
 	b.lead(1)
 	b.append(400)
 	puts := map[Kind]int{}
-	b.store.Set(func(op objstore.Op) objstore.Fault {
+	b.onStore(func(op objstore.Op) objstore.Fault {
 		if k, ok := ParseKey(op.Key); ok && op.Kind == objstore.OpPut {
 			puts[k.Kind]++
 		}
@@ -67,7 +67,7 @@ func TestOnlyWhatIsCommittedGoesUp(t *testing.T) {
 	if o := b.log.Offsets(); o.ArchivedEnd != -1 {
 		t.Fatalf("uncommitted data went up: %+v", o)
 	}
-	if s := b.log.Status(w.now); s.Reason != reasonCommit {
+	if s := b.log.Status(w.now()); s.Reason != reasonCommit {
 		t.Fatalf("reason %q", s.Reason)
 	}
 	b.log.SetHighWatermark(50)
@@ -94,16 +94,16 @@ func TestAnOpenTransactionHoldsSegmentsBack(t *testing.T) {
 	b.lead(1)
 	b.append(100)
 	b.mustUpload()
-	if s := b.log.Status(w.now); s.ArchivedEnd != -1 || s.Reason != reasonTxn {
+	if s := b.log.Status(w.now()); s.ArchivedEnd != -1 || s.Reason != reasonTxn {
 		t.Fatalf("archived end %d, reason %q", s.ArchivedEnd, s.Reason)
 	}
 	marker := batch.Marker{Type: batch.Abort}.Batch(5, 0, 2)
-	if _, err := b.log.Append(marker, segment.AppendOptions{Epoch: 1, Origin: segment.OriginCoordinator, Now: w.now.UnixMilli()}); err != nil {
+	if _, err := b.log.Append(marker, segment.AppendOptions{Epoch: 1, Origin: segment.OriginCoordinator, Now: w.now().UnixMilli()}); err != nil {
 		t.Fatal(err)
 	}
 	b.log.SetHighWatermark(b.log.Offsets().End)
 	b.mustUpload()
-	if s := b.log.Status(w.now); s.ArchivedEnd < 50 {
+	if s := b.log.Status(w.now()); s.ArchivedEnd < 50 {
 		t.Fatalf("archived end %d after the transaction was decided", s.ArchivedEnd)
 	}
 }
@@ -116,7 +116,7 @@ func TestActiveSegmentIsSealedForUpload(t *testing.T) {
 	b := w.start(newDisk(), o)
 	b.lead(1)
 	b.append(10) // below RollBytes
-	w.now = w.now.Add(2 * time.Minute)
+	w.advance(2 * time.Minute)
 	b.mustUpload()
 	if e := b.log.Offsets().ArchivedEnd; e != -1 {
 		t.Fatalf("a small segment went up early, to %d", e)
@@ -127,7 +127,7 @@ func TestActiveSegmentIsSealedForUpload(t *testing.T) {
 		t.Fatalf("archived end %d, want 110", e)
 	}
 	b.append(3)
-	w.now = w.now.Add(2 * time.Hour)
+	w.advance(2 * time.Hour)
 	b.mustUpload()
 	if e := b.log.Offsets().ArchivedEnd; e != 113 {
 		t.Fatalf("archived end %d, want 113: in any case after an hour", e)
@@ -141,21 +141,21 @@ func TestCopyLagDelays(t *testing.T) {
 	b := w.start(newDisk(), o)
 	b.lead(1)
 	b.append(50)
-	w.now = w.now.Add(time.Second)
+	w.advance(time.Second)
 	b.mustUpload()
-	if s := b.log.Status(w.now); s.ArchivedEnd != -1 || s.Reason != reasonLag {
+	if s := b.log.Status(w.now()); s.ArchivedEnd != -1 || s.Reason != reasonLag {
 		t.Fatalf("archived end %d, reason %q", s.ArchivedEnd, s.Reason)
 	}
 	b.append(100) // more bytes follow
-	w.now = w.now.Add(time.Second)
+	w.advance(time.Second)
 	b.mustUpload()
-	s := b.log.Status(w.now)
+	s := b.log.Status(w.now())
 	if s.ArchivedEnd <= 0 || s.PendingBytes < 6000 {
 		t.Fatalf("archived end %d with %d bytes pending", s.ArchivedEnd, s.PendingBytes)
 	}
-	w.now = w.now.Add(2 * time.Hour)
+	w.advance(2 * time.Hour)
 	b.mustUpload()
-	if s = b.log.Status(w.now); s.PendingBytes > 2048 {
+	if s = b.log.Status(w.now()); s.PendingBytes > 2048 {
 		t.Fatalf("%d bytes pending after the lag's time", s.PendingBytes)
 	}
 }
@@ -197,14 +197,14 @@ func TestArchiveSwitchedOnLaterTakesWhatIsThere(t *testing.T) {
 	}
 	b.mustEvict() // a log without an archive drops what is below the log start
 	b.mustUpload()
-	s := b.log.Status(w.now)
+	s := b.log.Status(w.now())
 	if s.Reason != reasonDisabled || s.ArchivedEnd != -1 || s.LocalStart == 0 || s.LocalStart > 40 {
 		t.Fatalf("disabled: %+v", s)
 	}
 	b.log.SetPolicy(w.defaults().policy)
 	b.mustUpload()
 	b.verify()
-	if s = b.log.Status(w.now); s.ArchivedEnd < 60 || s.LogStart != 40 {
+	if s = b.log.Status(w.now()); s.ArchivedEnd < 60 || s.LogStart != 40 {
 		t.Fatalf("enabled: %+v", s)
 	}
 	p := w.defaults().policy
@@ -213,7 +213,7 @@ func TestArchiveSwitchedOnLaterTakesWhatIsThere(t *testing.T) {
 	end := s.ArchivedEnd
 	b.append(100)
 	b.mustUpload()
-	if s = b.log.Status(w.now); s.ArchivedEnd != end || s.Reason != reasonNoCopy {
+	if s = b.log.Status(w.now()); s.ArchivedEnd != end || s.Reason != reasonNoCopy {
 		t.Fatalf("copy disabled: %+v", s)
 	}
 	b.mustEvict()
@@ -231,23 +231,23 @@ func TestFailureIsTheReasonAndBacksOff(t *testing.T) {
 	b.lead(1)
 	b.append(100)
 	b.settle()
-	b.store.Set(func(op objstore.Op) objstore.Fault {
+	b.onStore(func(op objstore.Op) objstore.Fault {
 		if op.Kind == objstore.OpPut && strings.HasSuffix(op.Key, ".log") {
 			return objstore.Fault{Before: errors.New("503 slow down")}
 		}
 		return objstore.Fault{}
 	})
-	if !b.log.wants(w.now) {
+	if !b.log.wants(w.now()) {
 		t.Fatal("nothing to do?")
 	}
-	if _, err := b.log.Step(t.Context(), w.now); err == nil {
+	if _, err := b.log.Step(t.Context(), w.now()); err == nil {
 		t.Fatal("no error")
 	}
-	s := b.log.Status(w.now)
+	s := b.log.Status(w.now())
 	if !strings.Contains(s.Reason, "503 slow down") || s.LastError == nil || s.PendingBytes == 0 {
 		t.Fatalf("status %+v", s)
 	}
-	if b.log.wants(w.now) || !b.log.wants(w.now.Add(time.Second)) {
+	if b.log.wants(w.now()) || !b.log.wants(w.now().Add(time.Second)) {
 		t.Fatal("no backoff, or one too long")
 	}
 	if got := w.orphans(); len(got) > 0 {
@@ -255,7 +255,7 @@ func TestFailureIsTheReasonAndBacksOff(t *testing.T) {
 	}
 	b.store.Set(nil)
 	b.mustUpload()
-	if s := b.log.Status(w.now); s.LastError != nil || s.Reason != reasonActive {
+	if s := b.log.Status(w.now()); s.LastError != nil || s.Reason != reasonActive {
 		t.Fatalf("status %+v", s)
 	}
 }
