@@ -18,7 +18,7 @@ func TestLookupsByTimeSpanArchiveAndDisk(t *testing.T) {
 		for range 12 {
 			for range 1 + rng.IntN(4) {
 				// Timestamps go back at times, by more than a segment holds.
-				w.now = w.now.Add(time.Duration(rng.IntN(4000)-1000) * time.Millisecond)
+				w.advance(time.Duration(rng.IntN(4000)-1000) * time.Millisecond)
 				b.append(1 + rng.IntN(40))
 			}
 			if rng.IntN(3) > 0 {
