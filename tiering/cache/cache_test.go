@@ -439,6 +439,39 @@ func TestReaderThatPausesLetsItsGetsGo(t *testing.T) {
 	})
 }
 
+// TestStalledReadAheadDoesNotKeepReadersFromTheirGets: each reader pauses with a
+// GET open that brings more than it will read.
+func TestStalledReadAheadDoesNotKeepReadersFromTheirGets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		s.fault = func(objstore.Op) objstore.Fault { return objstore.Fault{Delay: 20 * time.Millisecond} }
+		objs := s.fill(t, 12, 24)
+		c := open(t, Config{Store: s.store, Memory: 128 << 20, Gets: 4})
+		var wg sync.WaitGroup
+		for k, o := range objs {
+			wg.Go(func() {
+				time.Sleep(time.Duration(k) * 7 * time.Millisecond)
+				st := c.NewStream()
+				defer st.Close()
+				for i := range 12 {
+					start := time.Now()
+					if err := s.read(st, o, i); err != nil {
+						t.Error(err)
+						return
+					}
+					if d := time.Since(start); d > time.Second {
+						t.Errorf("block %d took %v", i, d)
+					}
+					if i%4 == 3 {
+						time.Sleep(2 * time.Second)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 // TestRandomReadersSeeTheirBytes has readers jump and scan over a cache that is
 // far too small, with a store that fails at times.
 func TestRandomReadersSeeTheirBytes(t *testing.T) {

@@ -21,11 +21,9 @@ func (c *Cache) admitLocked() {
 		return
 	}
 	for _, demand := range []bool{true, false} {
-		for i := 0; i < len(c.mu.waiting); i++ {
-			l := c.mu.waiting[i]
-			if l.demanded() == demand && c.grantLocked(l) {
-				c.mu.waiting = slices.Delete(c.mu.waiting, i, i+1)
-				i--
+		for _, l := range slices.Clone(c.mu.waiting) {
+			if l.demanded() == demand && slices.Contains(c.mu.waiting, l) && c.grantLocked(l) {
+				c.unwaitLocked(l)
 			}
 		}
 	}
@@ -37,6 +35,9 @@ func (c *Cache) grantLocked(l *load) bool {
 		return false
 	}
 	if !l.slot && !c.slotFreeLocked(l, demand) {
+		if demand {
+			c.freeStalledLocked(l.disk)
+		}
 		return false
 	}
 	n := l.obj.blockLen(l.next)
@@ -66,6 +67,18 @@ func (c *Cache) slotFreeLocked(l *load, demand bool) bool {
 		return c.mu.gets < c.cfg.Gets
 	default:
 		return c.mu.gets < (c.cfg.Gets*3+3)/4
+	}
+}
+
+// freeStalledLocked cuts the load that has held its slot for longest while it
+// waits for a reader to come closer. Its slot is free when it has heard of it.
+func (c *Cache) freeStalledLocked(disk bool) {
+	for i, l := range c.mu.waiting {
+		if l.slot && l.disk == disk && !l.demanded() {
+			c.mu.waiting = slices.Delete(c.mu.waiting, i, i+1)
+			l.refuse()
+			return
+		}
 	}
 }
 

@@ -85,13 +85,16 @@ func (s *Stream) At(o *Object, i, width int) {
 	c.admitLocked()
 }
 
+// maxStep is how many blocks forward is no jump yet, whatever has been asked for.
+const maxStep = 16
+
 // stepLocked is how many blocks forward block i of id is; false for a jump.
 func (s *Stream) stepLocked(id objectID, i int) (int, bool) {
 	n := -s.at
 	for _, o := range s.objs {
 		if o.id == id {
 			n += i
-			return n, n >= 0 && n <= max(s.asked, 2)
+			return n, n >= 0 && n <= max(s.asked, maxStep)
 		}
 		n += o.Blocks()
 	}
@@ -209,7 +212,7 @@ func (s *Stream) planLocked() {
 			return
 		}
 		size := s.window
-		if size == limit {
+		if size == limit && size >= 8 {
 			size *= 2 // what is beyond the window waits in its connection
 		}
 		size = min(size, int(c.cfg.GetBytes/BlockSize))
