@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -162,5 +164,45 @@ func TestMultipartLeavesNothing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestObjectStoreCredentialsRotate: when the store refuses what the credentials
+// file said, it is read again, without a restart (D19).
+func TestObjectStoreCredentialsRotate(t *testing.T) {
+	srv := minio.New(t)
+	credentials(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	file := filepath.Join(t.TempDir(), "credentials")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+	write := func(secret string) {
+		text := fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n", minio.AccessKey, secret)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(minio.SecretKey)
+	var stores []objstore.Store
+	for _, client := range clients {
+		s, err := tiering.OpenStore(t.Context(), "s3://rotated?create=true&endpoint="+srv.Endpoint+"&client="+client, tiering.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, s)
+	}
+	put := func(s objstore.Store) error { return s.Put(t.Context(), "k", strings.NewReader("v"), 1) }
+	srv.Secret = "another-secret"
+	srv.Restart()
+	for i, s := range stores {
+		if err := put(s); !errors.Is(err, objstore.ErrDenied) {
+			t.Errorf("%s, with the old secret: %v, want ErrDenied", clients[i], err)
+		}
+	}
+	write("another-secret")
+	for i, s := range stores {
+		if err := put(s); err != nil {
+			t.Errorf("%s, after the rotation: %v", clients[i], err)
+		}
 	}
 }

@@ -134,3 +134,19 @@ func TestHostileReplies(t *testing.T) {
 		})
 	}
 }
+
+// FuzzParseLocation: whatever an operator writes, it is refused or names one place.
+func FuzzParseLocation(f *testing.F) {
+	f.Add("file:///var/lib/firn?create=true")
+	f.Add("s3://events/p?endpoint=http://127.0.0.1:9000&client=aws&path_style=0")
+	f.Add("s3://k:s@b?endpoint=%zz")
+	f.Fuzz(func(t *testing.T, url string) {
+		l, err := ParseLocation(url)
+		if err == nil && (l.Dir == "") == (l.Bucket == "") {
+			t.Errorf("%q = %+v", url, l)
+		}
+		if err == nil && l.Bucket != "" && l.Client != "aws" && l.Client != "minio" {
+			t.Errorf("%q = %+v", url, l)
+		}
+	})
+}

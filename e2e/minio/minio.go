@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Credentials of every server that Start starts.
+// Credentials of a server.
 const (
 	AccessKey = "firn"
 	SecretKey = "firn-secret"
@@ -32,6 +32,8 @@ func Start(t testing.TB) (endpoint, accessKey, secretKey string) {
 // Server is a MinIO that a test can take down and bring back.
 type Server struct {
 	Endpoint string // http://127.0.0.1:port
+	// Secret is the secret of AccessKey from the next start on.
+	Secret string
 
 	t    testing.TB
 	bin  string
@@ -45,7 +47,7 @@ type Server struct {
 func New(t testing.TB) *Server {
 	t.Helper()
 	bin := binary(t)
-	s := &Server{t: t, bin: bin, dir: t.TempDir()}
+	s := &Server{t: t, bin: bin, dir: t.TempDir(), Secret: SecretKey}
 	t.Cleanup(s.Kill)
 	for range 5 {
 		// The port is free now; should somebody else be faster, take another.
@@ -92,7 +94,7 @@ func (s *Server) start() bool {
 	}
 	defer log.Close()
 	s.cmd = exec.Command(s.bin, "server", "--quiet", "--address", s.addr, filepath.Join(s.dir, "data"))
-	s.cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+AccessKey, "MINIO_ROOT_PASSWORD="+SecretKey, "MINIO_BROWSER=off", "MINIO_UPDATE=off")
+	s.cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+AccessKey, "MINIO_ROOT_PASSWORD="+s.Secret, "MINIO_BROWSER=off", "MINIO_UPDATE=off")
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)

@@ -31,7 +31,7 @@ func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.Read
 	}
 	body, _, head, err := s.client.GetObject(ctx, s.bucket, s.prefix+key, o)
 	if err != nil {
-		return nil, mapped("get", key, err)
+		return nil, s.mapped("get", key, err)
 	}
 	r := objstore.Reply{
 		ContentRange:    head.Get("Content-Range"),
@@ -67,7 +67,7 @@ func (s *Store) List(ctx context.Context, prefix string, yield func(objstore.Obj
 	defer cancel() // ends the listing, should yield have enough
 	for o := range s.client.Client.ListObjectsIter(list, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix + prefix, Recursive: true}) {
 		if o.Err != nil {
-			return mapped("list", prefix, o.Err)
+			return s.mapped("list", prefix, o.Err)
 		}
 		key, ok := strings.CutPrefix(o.Key, s.prefix)
 		if !ok || key == "" || strings.HasSuffix(key, "/") {
@@ -86,7 +86,7 @@ func (s *Store) Folders(ctx context.Context, prefix string) ([]string, error) {
 	defer cancel()
 	for o := range s.client.Client.ListObjectsIter(list, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix + prefix}) {
 		if o.Err != nil {
-			return nil, mapped("list", prefix, o.Err)
+			return nil, s.mapped("list", prefix, o.Err)
 		}
 		if name, ok := strings.CutSuffix(strings.TrimPrefix(o.Key, s.prefix+prefix), "/"); ok && name != "" {
 			names = append(names, name)

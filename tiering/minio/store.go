@@ -42,6 +42,8 @@ type Store struct {
 	prefix   string // "" or with a slash at its end
 	region   string
 	unsigned bool
+	// credentials keeps those in use.
+	credentials *credentials.Credentials
 }
 
 var (
@@ -74,7 +76,7 @@ func New(c Config) (*Store, error) {
 	if c.PathStyle {
 		o.BucketLookup = minio.BucketLookupPath
 	}
-	s := &Store{bucket: c.Bucket, region: c.Region, unsigned: o.Secure || c.UnsignedPayload}
+	s := &Store{bucket: c.Bucket, region: c.Region, unsigned: o.Secure || c.UnsignedPayload, credentials: o.Creds}
 	if p := strings.Trim(c.Prefix, "/"); p != "" {
 		s.prefix = p + "/"
 	}
@@ -91,8 +93,7 @@ func New(c Config) (*Store, error) {
 	return s, nil
 }
 
-// creds is the usual chain, unless the Config has credentials. A chain asks
-// again when what it found has expired or, for a file, on the next start.
+// creds is the usual chain, unless the Config has credentials.
 func creds(c Config) *credentials.Credentials {
 	if c.AccessKey != "" {
 		return credentials.NewStaticV4(c.AccessKey, c.SecretKey, c.SessionToken)
@@ -109,7 +110,7 @@ func creds(c Config) *credentials.Credentials {
 func (s *Store) EnsureBucket(ctx context.Context, create bool) error {
 	ok, err := s.client.BucketExists(ctx, s.bucket)
 	if err != nil {
-		return mapped("bucket", s.bucket, err)
+		return s.mapped("bucket", s.bucket, err)
 	}
 	if ok {
 		return nil
@@ -121,17 +122,21 @@ func (s *Store) EnsureBucket(ctx context.Context, create bool) error {
 	if minio.ToErrorResponse(err).Code == "BucketAlreadyOwnedByYou" {
 		return nil // somebody was faster
 	}
-	return mapped("create bucket", s.bucket, err)
+	return s.mapped("create bucket", s.bucket, err)
 }
 
 // mapped wraps what minio-go returned for an operation on key, with the
-// sentinel that it means, if any.
-func mapped(op, key string, err error) error {
+// sentinel that it means, if any. Credentials that the store did not take are
+// read anew for the next request: they may have been rotated (D19).
+func (s *Store) mapped(op, key string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var r minio.ErrorResponse
 	if errors.As(err, &r) {
+		if r.StatusCode == 401 || r.StatusCode == 403 || r.Code == "ExpiredToken" {
+			s.credentials.Expire()
+		}
 		if m := objstore.S3Meaning(r.StatusCode, r.Code); m != nil {
 			return fmt.Errorf("minio: %s %s: %w: %w", op, key, m, err)
 		}

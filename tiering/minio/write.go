@@ -30,7 +30,7 @@ func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 	case size > objstore.SinglePut:
 		return s.putParts(ctx, key, body, size)
 	}
-	return mapped("put", key, s.put(ctx, s.client, key, body, size, minio.PutObjectOptions{}))
+	return s.mapped("put", key, s.put(ctx, s.client, key, body, size, minio.PutObjectOptions{}))
 }
 
 // conflicts is how often a conditional write is tried against others.
@@ -51,12 +51,12 @@ func (s *Store) Swap(ctx context.Context, key string, old, value []byte) error {
 	}
 	body, info, _, err := s.client.GetObject(ctx, s.bucket, s.prefix+key, minio.GetObjectOptions{})
 	if err != nil {
-		return mapped("swap", key, err)
+		return s.mapped("swap", key, err)
 	}
 	defer body.Close()
 	have, err := io.ReadAll(io.LimitReader(body, objstore.MaxSwap+1))
 	if err != nil {
-		return mapped("swap", key, err)
+		return s.mapped("swap", key, err)
 	}
 	if !bytes.Equal(have, old) {
 		return fmt.Errorf("minio: swap %s: %w", key, objstore.ErrChanged)
@@ -74,7 +74,7 @@ func (s *Store) Swap(ctx context.Context, key string, old, value []byte) error {
 // repetition would not tell who wrote; but a conflict was surely not written.
 func (s *Store) putIf(ctx context.Context, op, key string, value []byte, o minio.PutObjectOptions) error {
 	for try := 1; ; try++ {
-		err := mapped(op, key, s.put(ctx, s.single, key, bytes.NewReader(value), int64(len(value)), o))
+		err := s.mapped(op, key, s.put(ctx, s.single, key, bytes.NewReader(value), int64(len(value)), o))
 		if !errors.Is(err, objstore.ErrConflict) || try == conflicts {
 			return err
 		}
@@ -109,17 +109,17 @@ func (s *Store) putParts(ctx context.Context, key string, body io.ReaderAt, size
 	}
 	upload, err := s.client.NewMultipartUpload(ctx, s.bucket, full, o)
 	if err != nil {
-		return mapped("begin the upload of", key, err)
+		return s.mapped("begin the upload of", key, err)
 	}
 	parts := make([]minio.CompletePart, objstore.NumParts(size))
 	err = objstore.Parts(ctx, body, size, func(ctx context.Context, num int, part *io.SectionReader) error {
 		p, err := s.putPart(ctx, full, upload, num, part)
 		parts[num-1] = p
-		return mapped(fmt.Sprintf("put part %d of", num), key, err)
+		return s.mapped(fmt.Sprintf("put part %d of", num), key, err)
 	})
 	if err == nil {
 		_, err = s.client.CompleteMultipartUpload(ctx, s.bucket, full, upload, parts, minio.PutObjectOptions{})
-		err = mapped("finish the upload of", key, err)
+		err = s.mapped("finish the upload of", key, err)
 	}
 	if err != nil {
 		s.abort(ctx, full, upload)
@@ -155,7 +155,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := objstore.CheckKey(key); err != nil {
 		return err
 	}
-	err := mapped("delete", key, s.client.RemoveObject(ctx, s.bucket, s.prefix+key, minio.RemoveObjectOptions{}))
+	err := s.mapped("delete", key, s.client.RemoveObject(ctx, s.bucket, s.prefix+key, minio.RemoveObjectOptions{}))
 	if errors.Is(err, objstore.ErrNotFound) {
 		return nil // some stores answer so
 	}
@@ -170,14 +170,14 @@ func (s *Store) AbortIncomplete(ctx context.Context, prefix string, keep func(ke
 	defer cancel() // ends the listing
 	for u := range s.client.ListIncompleteUploads(list, s.bucket, s.prefix+prefix, true) {
 		if u.Err != nil {
-			return n, mapped("list uploads of", prefix, u.Err)
+			return n, s.mapped("list uploads of", prefix, u.Err)
 		}
 		key, ok := strings.CutPrefix(u.Key, s.prefix)
 		if !ok || keep(key) {
 			continue
 		}
 		if err := s.abort(ctx, u.Key, u.UploadID); err != nil {
-			return n, mapped("abort the upload of", key, err)
+			return n, s.mapped("abort the upload of", key, err)
 		}
 		n++
 	}

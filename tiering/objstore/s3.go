@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -94,24 +96,38 @@ func (r Reply) Check(off, n int64) (int64, error) {
 		}
 		return 0, fmt.Errorf("store ignored the range: it sent the whole object")
 	}
-	var first, last int64
-	var total string
-	if _, err := fmt.Sscanf(r.ContentRange, "bytes %d-%d/%s", &first, &last, &total); err != nil {
+	first, last, total, ok := parseContentRange(r.ContentRange)
+	if !ok {
 		return 0, fmt.Errorf("unreadable Content-Range %q", r.ContentRange)
 	}
-	toEnd := total == fmt.Sprint(last+1)
+	toEnd := total == last+1
 	got := last - first + 1
 	switch {
 	case first != off || got <= 0:
 		return 0, fmt.Errorf("asked for bytes from %d, store sent %q", off, r.ContentRange)
-	case n < 0 && !toEnd && total != "*":
+	case n < 0 && !toEnd && total >= 0:
 		return 0, fmt.Errorf("asked for all bytes from %d, store sent %q", off, r.ContentRange)
 	case n < 0:
 		return got, nil
 	case got < n && toEnd:
-		return 0, fmt.Errorf("asked for %d bytes from %d, there are %s in all: %w", n, off, total, ErrRange)
+		return 0, fmt.Errorf("asked for %d bytes from %d, there are %d in all: %w", n, off, total, ErrRange)
 	}
 	return n, nil // should it send fewer, the stream ends in an error
+}
+
+// parseContentRange reads "bytes 5-7/10"; total is -1 for "*".
+func parseContentRange(s string) (first, last, total int64, ok bool) {
+	s, unit := strings.CutPrefix(s, "bytes ")
+	span, size, slash := strings.Cut(s, "/")
+	from, to, dash := strings.Cut(span, "-")
+	first, err1 := strconv.ParseInt(from, 10, 64)
+	last, err2 := strconv.ParseInt(to, 10, 64)
+	total, err3 := int64(-1), error(nil)
+	if size != "*" {
+		total, err3 = strconv.ParseInt(size, 10, 64)
+	}
+	ok = unit && slash && dash && errors.Join(err1, err2, err3) == nil && first >= 0 && last >= first && last < math.MaxInt64 && total >= -1
+	return first, last, total, ok
 }
 
 // Aborter is what a Store has that uploads large objects in parts: a process

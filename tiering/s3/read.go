@@ -31,7 +31,7 @@ func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.Read
 	}
 	out, err := s.client.GetObject(ctx, in)
 	if err != nil {
-		return nil, mapped("get", key, err)
+		return nil, s.mapped("get", key, err)
 	}
 	r := objstore.Reply{
 		ContentRange:    aws.ToString(out.ContentRange),
@@ -67,7 +67,7 @@ func (s *Store) List(ctx context.Context, prefix string, yield func(objstore.Obj
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return mapped("list", prefix, err)
+			return s.mapped("list", prefix, err)
 		}
 		for _, o := range page.Contents {
 			key, ok := strings.CutPrefix(aws.ToString(o.Key), s.prefix)
@@ -89,7 +89,7 @@ func (s *Store) Folders(ctx context.Context, prefix string) ([]string, error) {
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, mapped("list", prefix, err)
+			return nil, s.mapped("list", prefix, err)
 		}
 		for _, p := range page.CommonPrefixes {
 			names = append(names, strings.TrimSuffix(strings.TrimPrefix(aws.ToString(p.Prefix), s.prefix+prefix), "/"))
@@ -105,7 +105,7 @@ func (s *Store) AbortIncomplete(ctx context.Context, prefix string, keep func(ke
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return n, mapped("list uploads of", prefix, err)
+			return n, s.mapped("list uploads of", prefix, err)
 		}
 		for _, u := range page.Uploads {
 			key, ok := strings.CutPrefix(aws.ToString(u.Key), s.prefix)
@@ -113,7 +113,7 @@ func (s *Store) AbortIncomplete(ctx context.Context, prefix string, keep func(ke
 				continue
 			}
 			if err := s.abort(ctx, u.Key, u.UploadId); err != nil {
-				return n, mapped("abort the upload of", key, err)
+				return n, s.mapped("abort the upload of", key, err)
 			}
 			n++
 		}

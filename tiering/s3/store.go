@@ -44,6 +44,9 @@ type Store struct {
 	prefix   string // "" or with a slash at its end
 	region   string
 	unsigned bool
+	// credentials keeps those in use.
+	credentials *aws.CredentialsCache
+	signer      *signer
 }
 
 var (
@@ -72,12 +75,6 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if c.Region != "" {
 		load = append(load, config.WithRegion(c.Region))
 	}
-	if c.AccessKey != "" {
-		load = append(load, config.WithCredentialsProvider(aws.CredentialsProviderFunc(
-			func(context.Context) (aws.Credentials, error) {
-				return aws.Credentials{AccessKeyID: c.AccessKey, SecretAccessKey: c.SecretKey, SessionToken: c.SessionToken}, nil
-			})))
-	}
 	cfg, err := config.LoadDefaultConfig(ctx, load...)
 	if err != nil {
 		return nil, fmt.Errorf("s3: %w", err)
@@ -96,7 +93,19 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		}
 		cfg.Region = "us-east-1"
 	}
-	s := &Store{bucket: c.Bucket, region: cfg.Region, unsigned: tls || c.UnsignedPayload}
+	s := &Store{bucket: c.Bucket, region: cfg.Region, unsigned: tls || c.UnsignedPayload, signer: newSigner()}
+	s.credentials = aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
+		if c.AccessKey != "" {
+			return aws.Credentials{AccessKeyID: c.AccessKey, SecretAccessKey: c.SecretKey, SessionToken: c.SessionToken}, nil
+		}
+		// The SDK reads environment and files once; after a rotation they say something else.
+		now, err := config.LoadDefaultConfig(ctx, load...)
+		if err != nil {
+			return aws.Credentials{}, err
+		}
+		return now.Credentials.Retrieve(ctx)
+	}))
+	cfg.Credentials = s.credentials
 	if p := strings.Trim(c.Prefix, "/"); p != "" {
 		s.prefix = p + "/"
 	}
@@ -105,6 +114,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 			o.BaseEndpoint = &c.Endpoint
 		}
 		o.UsePathStyle = c.PathStyle
+		o.HTTPSignerV4 = s.signer
 		o.DisableLogOutputChecksumValidationSkipped = true
 	})
 	return s, nil
@@ -114,7 +124,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 // create says so; objstore.ErrNoBucket if it is missing.
 func (s *Store) EnsureBucket(ctx context.Context, create bool) error {
 	_, err := s.client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &s.bucket})
-	err = mapped("bucket", s.bucket, err)
+	err = s.mapped("bucket", s.bucket, err)
 	if err == nil || !errors.Is(err, objstore.ErrNotFound) && !errors.Is(err, objstore.ErrNoBucket) {
 		return err
 	}
@@ -130,7 +140,7 @@ func (s *Store) EnsureBucket(ctx context.Context, create bool) error {
 	if errors.As(err, &owned) {
 		return nil // somebody was faster
 	}
-	return mapped("create bucket", s.bucket, err)
+	return s.mapped("create bucket", s.bucket, err)
 }
 
 // once is for requests that must not be repeated.

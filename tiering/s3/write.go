@@ -28,7 +28,7 @@ func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 	case size > objstore.SinglePut:
 		return s.putParts(ctx, key, body, size)
 	}
-	return mapped("put", key, s.put(ctx, &s3.PutObjectInput{Key: s.full(key)}, body, size))
+	return s.mapped("put", key, s.put(ctx, &s3.PutObjectInput{Key: s.full(key)}, body, size))
 }
 
 // conflicts is how often a conditional write is tried against others.
@@ -47,12 +47,12 @@ func (s *Store) Swap(ctx context.Context, key string, old, value []byte) error {
 	}
 	got, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.full(key)})
 	if err != nil {
-		return mapped("swap", key, err)
+		return s.mapped("swap", key, err)
 	}
 	defer got.Body.Close()
 	have, err := io.ReadAll(io.LimitReader(got.Body, objstore.MaxSwap+1))
 	if err != nil {
-		return mapped("swap", key, err)
+		return s.mapped("swap", key, err)
 	}
 	if !bytes.Equal(have, old) {
 		return fmt.Errorf("s3: swap %s: %w", key, objstore.ErrChanged)
@@ -70,7 +70,7 @@ func (s *Store) putIf(ctx context.Context, op, key string, value []byte, conditi
 	for try := 1; ; try++ {
 		in := &s3.PutObjectInput{Key: s.full(key)}
 		condition(in)
-		err := mapped(op, key, s.put(ctx, in, bytes.NewReader(value), int64(len(value)), once))
+		err := s.mapped(op, key, s.put(ctx, in, bytes.NewReader(value), int64(len(value)), once))
 		if !errors.Is(err, objstore.ErrConflict) || try == conflicts {
 			return err
 		}
@@ -107,7 +107,7 @@ func (s *Store) putParts(ctx context.Context, key string, body io.ReaderAt, size
 	}
 	up, err := s.client.CreateMultipartUpload(ctx, in)
 	if err != nil {
-		return mapped("begin the upload of", key, err)
+		return s.mapped("begin the upload of", key, err)
 	}
 	parts := make([]types.CompletedPart, objstore.NumParts(size))
 	err = objstore.Parts(ctx, body, size, func(ctx context.Context, num int, part *io.SectionReader) error {
@@ -120,7 +120,7 @@ func (s *Store) putParts(ctx context.Context, key string, body io.ReaderAt, size
 			Bucket: &s.bucket, Key: s.full(key), UploadId: up.UploadId,
 			MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
 		})
-		err = mapped("finish the upload of", key, err)
+		err = s.mapped("finish the upload of", key, err)
 	}
 	if err != nil {
 		s.abort(ctx, s.full(key), up.UploadId)
@@ -135,14 +135,14 @@ func (s *Store) putPart(ctx context.Context, key string, upload *string, num int
 	if s.unsigned {
 		sum, err := checksum(part, size)
 		if err != nil {
-			return types.CompletedPart{}, mapped("put", key, err)
+			return types.CompletedPart{}, s.mapped("put", key, err)
 		}
 		in.ChecksumCRC32C = &sum
 		opts = append(opts, unsigned)
 	}
 	out, err := s.client.UploadPart(ctx, in, opts...)
 	if err != nil {
-		return types.CompletedPart{}, mapped(fmt.Sprintf("put part %d of", num), key, err)
+		return types.CompletedPart{}, s.mapped(fmt.Sprintf("put part %d of", num), key, err)
 	}
 	return types.CompletedPart{ETag: out.ETag, PartNumber: &num, ChecksumCRC32C: in.ChecksumCRC32C}, nil
 }
@@ -160,7 +160,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.full(key)})
-	if err = mapped("delete", key, err); errors.Is(err, objstore.ErrNotFound) {
+	if err = s.mapped("delete", key, err); errors.Is(err, objstore.ErrNotFound) {
 		return nil // some stores answer so
 	}
 	return err
