@@ -45,7 +45,8 @@ type conn struct {
 
 	// moved counts what shows life: requests, and stretches written to slow readers.
 	moved atomic.Uint32
-	still struct { // for the sweeper
+	waits atomic.Bool // for something else than the client
+	still struct {    // for the sweeper
 		moved uint32
 		since time.Duration
 	}
@@ -98,7 +99,10 @@ func (c *conn) serve(ctx, polls context.Context) {
 // loop answers requests until the connection ends. A client that has gone is no error.
 func (c *conn) loop(ctx, polls context.Context) error {
 	for {
-		frame, err := c.frames.Next(ctx)
+		if polls.Err() != nil && !c.frames.Buffered() {
+			return context.Cause(polls)
+		}
+		frame, err := c.frames.Next(polls)
 		if err != nil {
 			c.blame(wire.RequestHeader{Key: -1}, err)
 			return err
@@ -119,9 +123,12 @@ func (c *conn) loop(ctx, polls context.Context) error {
 	}
 }
 
-// blame tells what the client did wrong, if that is what ended the connection.
+// blame tells what ended the connection, if the client did something wrong or we did.
 func (c *conn) blame(h wire.RequestHeader, err error) {
-	bad := (*badRequest)(nil)
+	bad, broken := (*badRequest)(nil), (*brokenFile)(nil)
+	if errors.As(err, &broken) && c.s.complain.ok() {
+		c.s.log.Error("records could not be read to be sent", "listener", c.listener, "host", c.host, "err", err)
+	}
 	if errors.As(err, &bad) || errors.Is(err, wire.ErrFrameSize) || errors.Is(err, wire.ErrShort) || errors.Is(err, errUnsupported) {
 		c.s.refuse(c, h, err)
 	}
@@ -182,6 +189,7 @@ func (c *conn) answerOther(ctx, polls context.Context, a *api, h wire.RequestHea
 	if err := c.flushAll(ctx); err != nil {
 		return err
 	}
+	c.waits.Store(true)
 	resp := a.handle(c.s.b, polls, &request{
 		version:  h.Version,
 		clientID: c.clientID,
@@ -189,6 +197,7 @@ func (c *conn) answerOther(ctx, polls context.Context, a *api, h wire.RequestHea
 		host:     c.host,
 		msg:      msg,
 	})
+	c.waits.Store(false)
 	if resp == nil {
 		return errHandlerCloses
 	}
@@ -233,7 +242,7 @@ func (c *conn) stopReading() {
 // apart can tell. Only the sweeper calls it.
 func (c *conn) idleFor(step time.Duration) time.Duration {
 	m := c.moved.Load() + c.frames.Moved()
-	if m != c.still.moved || c.acks.waiting() {
+	if m != c.still.moved || c.waits.Load() || c.acks.waiting() {
 		c.still.moved, c.still.since = m, 0
 		return 0
 	}

@@ -167,8 +167,14 @@ func TestRefusedConnectionsBeyondTheLimit(t *testing.T) {
 	c2.call(r)
 	b.dial().closed()
 	c1.c.Close()
-	eventually(t, "a place is free", func() bool { return b.b.server.open.Load() == 1 })
+	eventually(t, "a place is free", func() bool { return len(b.b.server.all()) == 1 })
 	b.dial().call(r)
+}
+
+func TestRefusedConnectionsOfOneAddress(t *testing.T) {
+	b := startBroker(t, Network{MaxConnectionsPerIP: 1}, nil)
+	b.dial().call(kmsg.NewPtrApiVersionsRequest())
+	b.dial().closed()
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {

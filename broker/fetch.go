@@ -157,6 +157,8 @@ func (f *fetcher) attach(s *session) {
 	if s == nil {
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range f.parts {
 		p := &f.parts[i]
 		key := string(p.name)
@@ -210,6 +212,8 @@ func (c *conn) await(polls context.Context, f *fetcher) error {
 	} else {
 		f.timer.Reset(wait)
 	}
+	c.waits.Store(true)
+	defer c.waits.Store(false)
 	defer f.timer.Stop()
 	defer f.waiter.Reset(0)
 	for {
@@ -340,8 +344,8 @@ func fetchCode(err error) int16 {
 // reset lets go of what a request left.
 func (f *fetcher) reset() {
 	f.releaseRead()
-	if cap(f.parts) > 1024 {
-		f.parts = nil
+	if cap(f.parts) > 1024 { // a rare large request leaves nothing behind
+		f.parts, f.bodies, f.waiter = nil, nil, replication.NewWaiter()
 	}
 	clear(f.parts)
 	f.parts = f.parts[:0]

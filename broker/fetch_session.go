@@ -223,6 +223,8 @@ func (c *sessionCache) create(r *wire.FetchRequest) *session {
 	now := c.now()
 	s := &session{byID: r.Version >= 13, created: now, epoch: nextEpoch(initialEpoch), parts: make(map[sessionKey]*sessionPart, n)}
 	s.used.Store(now.UnixMilli())
+	s.updateLocked(r) // nobody else knows it yet
+	s.counted = len(s.parts)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.mu.byID) >= c.slots && !c.evictLocked(now, n) || c.mu.parts+n > maxSessionPartitions {
@@ -231,8 +233,6 @@ func (c *sessionCache) create(r *wire.FetchRequest) *session {
 	for s.id == noSession || c.mu.byID[s.id] != nil {
 		s.id = rand.Int32()
 	}
-	s.updateLocked(r)
-	s.counted = len(s.parts)
 	c.mu.byID[s.id] = s
 	c.mu.parts += s.counted
 	return s

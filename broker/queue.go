@@ -175,7 +175,7 @@ func (q *ackQueue) pop(e *ackEntry) {
 	q.mu.entries[n] = nil
 	q.mu.entries = q.mu.entries[:n]
 	q.mu.bytes -= len(e.out)
-	if len(q.mu.free) < 16 {
+	if len(q.mu.free) < 16 && cap(e.out) <= heldMax {
 		clear(e.waits)
 		e.waits = e.waits[:0]
 		q.mu.free = append(q.mu.free, e)
@@ -189,6 +189,9 @@ func (q *ackQueue) finish() bool {
 	q.mu.Lock()
 	empty := len(q.mu.entries) == 0
 	if empty {
+		if cap(q.out) > 2*heldMax {
+			q.out = nil
+		}
 		q.active.Store(false)
 	}
 	q.mu.Unlock()

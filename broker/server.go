@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"firn/broker/config"
 	"firn/broker/wire"
 )
 
@@ -22,8 +26,11 @@ type Network struct {
 	// QueuedBytes bounds what the large requests of all connections take
 	// together (queued.max.request.bytes, 256 MiB).
 	QueuedBytes int
-	// MaxConnections bounds open connections (max.connections; 0: no bound).
-	MaxConnections int
+	// MaxConnections bounds open connections (max.connections), and
+	// MaxConnectionsPerIP those of one address (max.connections.per.ip); 0: no
+	// bound. A Broker with Settings goes by those, which may change meanwhile.
+	MaxConnections      int
+	MaxConnectionsPerIP int
 	// MaxIdle is how long a connection may lie still (connections.max.idle.ms,
 	// 10 minutes; below zero: for ever).
 	MaxIdle time.Duration
@@ -76,9 +83,9 @@ type server struct {
 	mu struct {
 		sync.Mutex
 		conns    map[*conn]struct{}
+		perIP    map[string]int
 		stopping bool
 	}
-	open atomic.Int32
 }
 
 func newServer(b *Broker, listeners []Listener, n Network, log *slog.Logger, m *metrics) (*server, error) {
@@ -93,7 +100,7 @@ func newServer(b *Broker, listeners []Listener, n Network, log *slog.Logger, m *
 		sessions: newSessionCache(n.FetchSessions, b.now),
 		metrics:  m,
 	}
-	s.mu.conns = map[*conn]struct{}{}
+	s.mu.conns, s.mu.perIP = map[*conn]struct{}{}, map[string]int{}
 	for _, a := range apis() {
 		s.apis[a.key] = &a
 	}
@@ -179,41 +186,75 @@ func (s *server) accept(l *listener, start func(*conn)) {
 			continue
 		}
 		pause = time.Millisecond
-		if n := s.open.Load(); s.net.MaxConnections > 0 && int(n) >= s.net.MaxConnections {
+		tune(nc, &s.net)
+		c := newConn(s, l, nc)
+		if reason := s.add(c); reason != "" {
 			if s.complain.ok() {
-				s.log.Warn("connection refused: max.connections reached", "listener", l.Name, "open", n)
+				s.log.Warn("connection refused", "reason", reason, "listener", l.Name, "host", c.host)
 			}
 			_ = nc.Close()
 			continue
 		}
-		tune(nc, &s.net)
-		if c := newConn(s, l, nc); s.add(c) {
-			start(c)
-		}
+		start(c)
 	}
 }
 
-// add counts c in, unless the server is stopping: then c is closed.
-func (s *server) add(c *conn) bool {
+// add counts c in, or says why not.
+func (s *server) add(c *conn) (refused string) {
+	most, perIP := s.limits(c.host)
 	s.mu.Lock()
-	stopping := s.mu.stopping
-	if !stopping {
-		s.mu.conns[c] = struct{}{}
+	defer s.mu.Unlock()
+	switch {
+	case s.mu.stopping:
+		return "stopping"
+	case len(s.mu.conns) >= most:
+		return "max.connections"
+	case s.mu.perIP[c.host] >= perIP:
+		return "max.connections.per.ip"
 	}
-	s.mu.Unlock()
-	if stopping {
-		_ = c.nc.Close()
-		return false
+	s.mu.conns[c] = struct{}{}
+	s.mu.perIP[c.host]++
+	return ""
+}
+
+// limits are how many connections there may be in all and from host.
+func (s *server) limits(host string) (most, perIP int) {
+	most, perIP = s.net.MaxConnections, s.net.MaxConnectionsPerIP
+	if c := s.b.settings(); c != nil {
+		most, perIP = int(c.Int("max.connections")), int(c.Int("max.connections.per.ip"))
+		for _, o := range config.SplitList(c.String("max.connections.per.ip.overrides")) {
+			if h, n, ok := cutLast(o, ":"); ok && h == host {
+				if v, err := strconv.Atoi(n); err == nil {
+					return most, v
+				}
+			}
+		}
+		return most, perIP
 	}
-	s.open.Add(1)
-	return true
+	if most <= 0 {
+		most = math.MaxInt
+	}
+	if perIP <= 0 {
+		perIP = math.MaxInt
+	}
+	return most, perIP
+}
+
+// cutLast cuts s at the last sep: an address may hold colons.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return strings.TrimSpace(s[:i]), strings.TrimSpace(s[i+len(sep):]), true
+	}
+	return s, "", false
 }
 
 func (s *server) remove(c *conn) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.mu.conns, c)
-	s.mu.Unlock()
-	s.open.Add(-1)
+	if s.mu.perIP[c.host]--; s.mu.perIP[c.host] <= 0 {
+		delete(s.mu.perIP, c.host)
+	}
 }
 
 func (s *server) all() []*conn {

@@ -2,8 +2,11 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"syscall"
 
 	"firn/segment"
 	"firn/segment/vfs"
@@ -166,7 +169,7 @@ func (c *conn) copyFile(f vfs.File, off int64, n int) error {
 			if err == nil {
 				err = io.ErrUnexpectedEOF
 			}
-			return fmt.Errorf("broker: read records to send: %w", err)
+			return &brokenFile{err}
 		}
 		c.out = c.out[:len(c.out)+k]
 		off += int64(k)
@@ -207,11 +210,18 @@ func (c *conn) writeFile(f vfs.File, off int64, n int) error {
 	if err := raw.Control(s.onFile); err != nil { // keeps the file's descriptor ours meanwhile
 		return err
 	}
-	if s.err != nil {
-		return fmt.Errorf("broker: sendfile: %w", s.err)
+	if s.err != nil && !errors.Is(s.err, syscall.EPIPE) && !errors.Is(s.err, syscall.ECONNRESET) && !errors.Is(s.err, net.ErrClosed) {
+		return &brokenFile{s.err}
 	}
-	return nil
+	return s.err
 }
+
+// brokenFile: a file did not give what its log had promised. Part of the answer
+// may have left, so that nothing is left but to end the connection.
+type brokenFile struct{ err error }
+
+func (e *brokenFile) Error() string { return fmt.Sprintf("broker: read records to send: %v", e.err) }
+func (e *brokenFile) Unwrap() error { return e.err }
 
 func (c *conn) sendFile(fd uintptr) {
 	c.send.file = int(fd)

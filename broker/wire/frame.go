@@ -21,7 +21,7 @@ var ErrFrameSize = errors.New("wire: frame too large")
 
 // decodeFactor is how much memory a byte of a message may take once decoded,
 // where that isn't done in place.
-const decodeFactor = 16
+const decodeFactor = 64
 
 // Budget bounds the memory that the large frames of all connections take together.
 type Budget interface {
@@ -120,6 +120,12 @@ func (f *FrameReader) allowed(n int) bool {
 	head := f.buf[f.r+4 : f.w]
 	// As long as its header isn't there, a large frame costs nothing.
 	return n <= f.limit || len(head) < 4 || be.Uint16(head) == KeyProduce && be.Uint16(head[2:]) <= maxProduce
+}
+
+// Buffered says whether Next would return without reading.
+func (f *FrameReader) Buffered() bool {
+	have := f.w - f.r
+	return have >= 4 && have-4 >= int(be.Uint32(f.buf[f.r:]))
 }
 
 // Close gives back what the reader holds; the last frame is gone with it.
