@@ -197,8 +197,8 @@ func (l *Log) noteWrittenLocked(s *segment, b []byte, pos int64, opts *Options) 
 		if at == 0 {
 			s.firstTime = bt.MaxTimestamp()
 		}
-		if chain, changed := l.chain.Load().with(bt.LeaderEpoch(), bt.BaseOffset()); changed {
-			l.chain.Store(&chain)
+		if bt.LeaderEpoch() > l.LatestEpoch() {
+			l.learnEpoch(bt)
 		}
 		x.add(bt.LastOffset(), bt.MaxTimestamp(), at, len(bt), opts.IndexIntervalBytes)
 		r.add(bt.BaseOffset(), at)

@@ -65,7 +65,8 @@ type Dir struct {
 		deletions           []deletion
 	}
 	points sync.Mutex // held while the recovery points are written
-	starts starts
+	starts shared
+	root   shared
 	chores chores
 }
 

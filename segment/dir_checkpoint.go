@@ -5,42 +5,44 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 )
 
-// starts makes log starts durable, many at once: who comes while the file is
-// being written shares the next write.
-type starts struct {
-	seq struct {
-		sync.Mutex
-		asked, written int64
+// shared is work that one caller does for all who asked before it began: who
+// comes while it runs shares the next one.
+type shared struct {
+	asked, done atomic.Int64
+	working     sync.Mutex
+}
+
+// do returns when work has run from beginning to end since do was called.
+func (s *shared) do(work func() error) error {
+	mine := s.asked.Add(1)
+	s.working.Lock()
+	defer s.working.Unlock()
+	covers := s.asked.Load()
+	if s.done.Load() >= mine {
+		return nil
 	}
-	writing sync.Mutex
+	if err := work(); err != nil {
+		return err
+	}
+	s.done.Store(covers)
+	return nil
 }
 
 // persistStarts returns when every log start that was set before the call is
 // durable.
 func (d *Dir) persistStarts() error {
-	s := &d.starts
-	s.seq.Lock()
-	s.seq.asked++
-	mine := s.seq.asked
-	s.seq.Unlock()
-
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	s.seq.Lock()
-	covers, done := s.seq.asked, s.seq.written >= mine
-	s.seq.Unlock()
-	if done {
-		return nil
-	}
-	if err := d.writeStarts(); err != nil {
+	if err := d.starts.do(d.writeStarts); err != nil {
 		return fmt.Errorf("segment: write %s: %w", logStartFile, err)
 	}
-	s.seq.Lock()
-	s.seq.written = covers
-	s.seq.Unlock()
 	return nil
+}
+
+// syncRoot makes the names of the partitions' directories durable.
+func (d *Dir) syncRoot() error {
+	return d.root.do(func() error { return d.fs.SyncDir(d.cfg.Path) })
 }
 
 // writeStarts writes the log starts that the segments don't tell by themselves.
@@ -75,10 +77,11 @@ func (d *Dir) Checkpoint() error {
 		return err
 	}
 	now := d.cfg.Now().UnixMilli()
-	for _, l := range d.all() {
+	d.each(func(l *Log) error {
 		l.expireProducers(now)
 		l.setPoint()
-	}
+		return nil
+	})
 	hw := d.merged(d.mu.hw, func(l *Log) (int64, bool) { return l.st.load().HighWatermark, true })
 	err := d.writePoints()
 	if err == nil {
@@ -111,7 +114,7 @@ func (d *Dir) Close(m CleanMark) error {
 	d.mu.Unlock()
 	d.chores.stop()
 
-	err := d.closeLogs()
+	err := d.each((*Log).Close)
 	err = errors.Join(err, d.Checkpoint())
 	if err == nil {
 		// After all flushes: a mark vouches for what it finds (hazard C14).
@@ -130,8 +133,8 @@ func (d *Dir) Close(m CleanMark) error {
 	return nil
 }
 
-// closeLogs closes the logs, as many at a time as may sync.
-func (d *Dir) closeLogs() error {
+// each calls f with every open log, for as many at a time as may sync.
+func (d *Dir) each(f func(*Log) error) error {
 	var (
 		wg   sync.WaitGroup
 		mu   sync.Mutex
@@ -141,7 +144,7 @@ func (d *Dir) closeLogs() error {
 	for range cap(d.syncs) {
 		wg.Go(func() {
 			for l := range work {
-				if err := l.Close(); err != nil {
+				if err := f(l); err != nil {
 					mu.Lock()
 					errs = append(errs, err)
 					mu.Unlock()

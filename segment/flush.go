@@ -173,7 +173,7 @@ func (l *Log) settleDir() error {
 			return err
 		}
 	}
-	return l.dir.fs.SyncDir(l.dir.cfg.Path)
+	return l.dir.syncRoot()
 }
 
 // syncSealed writes the index files and the producer snapshot of a sealed
@@ -343,7 +343,8 @@ func (l *Log) closeFilesLocked() error {
 	}
 	if x := s.index.Load(); x != nil {
 		x.seal()
-		if err := l.writeIndex(s, x, true); err != nil {
+		// Without entries there is nothing that could be believed wrongly.
+		if err := l.writeIndex(s, x, x.offsets.Len() > 0); err != nil {
 			return err
 		}
 	}
@@ -352,7 +353,8 @@ func (l *Log) closeFilesLocked() error {
 			return err
 		}
 	}
-	if err := replaceFile(l.dir.fs, l.snapshotPath(end), l.mu.producers.appendSnapshot(nil), true); err != nil {
+	// If it is lost, an older one will do.
+	if err := replaceFile(l.dir.fs, l.snapshotPath(end), l.mu.producers.appendSnapshot(nil), false); err != nil {
 		return err
 	}
 	if l.mu.newDir {
@@ -360,8 +362,10 @@ func (l *Log) closeFilesLocked() error {
 			return err
 		}
 	}
-	if err := l.dir.fs.SyncDir(l.path); err != nil {
-		return err
+	if l.mu.newFiles || len(s.aborted) > 0 {
+		if err := l.dir.fs.SyncDir(l.path); err != nil {
+			return err
+		}
 	}
 	l.mu.newDir, l.mu.newFiles = false, false
 	l.flushedLocked(end)

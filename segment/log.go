@@ -2,8 +2,10 @@ package segment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -190,16 +192,35 @@ func (l *Log) beginEpochLocked(epoch int32, start int64) error {
 	if !changed {
 		return nil
 	}
-	if err := l.writeEpochs(chain, false); err != nil {
+	if err := l.overwriteEpochs(chain); err != nil {
 		return l.ioErrorLocked("write "+epochFile, err)
 	}
 	l.chain.Store(&chain)
 	return nil
 }
 
-// writeEpochs writes the epoch chain.
-func (l *Log) writeEpochs(chain epochs, durable bool) error {
-	return replaceFile(l.dir.fs, filepath.Join(l.path, epochFile), appendEpochCheckpoint(nil, chain), durable)
+// writeEpochs makes the epoch chain durable.
+func (l *Log) writeEpochs(chain epochs) error {
+	return replaceFile(l.dir.fs, filepath.Join(l.path, epochFile), appendEpochCheckpoint(nil, chain), true)
+}
+
+// overwriteEpochs writes the epoch chain over its file. A power loss may leave
+// part of it, which is no checkpoint then and is made again from the batches. To
+// replace the file by a rename costs a write to the disk on ext4, synced or not.
+func (l *Log) overwriteEpochs(chain epochs) error {
+	f, err := l.dir.fs.OpenFile(filepath.Join(l.path, epochFile), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	b := appendEpochCheckpoint(nil, chain)
+	size, err := f.Size()
+	if err == nil {
+		_, err = f.WriteAt(b, 0)
+	}
+	if err == nil && size > int64(len(b)) {
+		err = f.Truncate(int64(len(b)))
+	}
+	return errors.Join(err, f.Close())
 }
 
 // settleEpochsLocked makes the epochs of all records durable: what is to be taken
@@ -209,7 +230,7 @@ func (l *Log) settleEpochsLocked() error {
 	if last <= l.mu.durableEpoch {
 		return nil
 	}
-	if err := l.writeEpochs(*l.chain.Load(), true); err != nil {
+	if err := l.writeEpochs(*l.chain.Load()); err != nil {
 		return err
 	}
 	l.mu.durableEpoch = last

@@ -136,8 +136,13 @@ func (l *Log) list() (listing, error) {
 	for _, e := range entries {
 		name := e.Name()
 		switch {
-		case strings.HasSuffix(name, deletedSuffix), strings.HasSuffix(name, tmpSuffix), strings.HasSuffix(name, ".cleaned"):
+		case strings.HasSuffix(name, deletedSuffix):
 			l.dir.deleteLater(filepath.Join(l.path, name), 0)
+			continue
+		case strings.HasSuffix(name, tmpSuffix), strings.HasSuffix(name, ".cleaned"):
+			if err := removeIfThere(l.dir.fs, filepath.Join(l.path, name)); err != nil {
+				return ls, err
+			}
 			continue
 		case e.IsDir():
 			continue
@@ -166,7 +171,10 @@ func (l *Log) list() (listing, error) {
 		offset, suffix, _ := parseName(name)
 		s := byBase[offset]
 		if s == nil {
-			l.dir.deleteLater(filepath.Join(l.path, name), 0)
+			// Now: a segment that begins here may come before any delay is over.
+			if err := removeIfThere(l.dir.fs, filepath.Join(l.path, name)); err != nil {
+				return ls, err
+			}
 		} else if suffix == txnSuffix {
 			s.hasTxns.Store(true)
 			l.aborts.Store(true)
@@ -177,22 +185,24 @@ func (l *Log) list() (listing, error) {
 			s.end = ls.segments[i+1].base
 		}
 	}
-	ls.snapshots = l.dropStraySnapshots(ls.snapshots, byBase)
-	return ls, nil
+	ls.snapshots, err = l.dropStraySnapshots(ls.snapshots, byBase)
+	return ls, err
 }
 
 // dropStraySnapshots keeps the newest snapshot and those of segments.
-func (l *Log) dropStraySnapshots(offsets []int64, byBase map[int64]*segment) []int64 {
+func (l *Log) dropStraySnapshots(offsets []int64, byBase map[int64]*segment) ([]int64, error) {
 	slices.Sort(offsets)
 	kept := offsets[:0]
 	for i, o := range offsets {
 		if byBase[o] == nil && i+1 < len(offsets) {
-			l.dir.deleteLater(filepath.Join(l.path, baseName(o)+snapshotSuffix), 0)
+			if err := removeIfThere(l.dir.fs, l.snapshotPath(o)); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		kept = append(kept, o)
 	}
-	return kept
+	return kept, nil
 }
 
 func (l *Log) checkTopicID(fresh bool, o opening) error {

@@ -171,10 +171,16 @@ func (l *Log) recount(s *segment, b batch.Batch, pos int64, interval int) {
 	if s.firstTime < 0 && pos == 0 {
 		s.firstTime = b.MaxTimestamp()
 	}
-	if chain, changed := l.chain.Load().with(b.LeaderEpoch(), b.BaseOffset()); changed {
-		l.chain.Store(&chain)
+	if b.LeaderEpoch() > l.LatestEpoch() {
+		l.learnEpoch(b)
 	}
 	l.replayBatch(s, b)
+}
+
+// learnEpoch takes the new epoch of a batch into the chain.
+func (l *Log) learnEpoch(b batch.Batch) {
+	chain, _ := l.chain.Load().with(b.LeaderEpoch(), b.BaseOffset())
+	l.chain.Store(&chain)
 }
 
 // replayBatch takes note of the producer of a batch that is in the log.

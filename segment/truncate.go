@@ -42,7 +42,7 @@ func (l *Log) truncateEpochsLocked(end int64) error {
 	if len(chain) == len(*l.chain.Load()) {
 		return nil
 	}
-	if err := l.writeEpochs(chain, true); err != nil {
+	if err := l.writeEpochs(chain); err != nil {
 		return l.ioErrorLocked("write "+epochFile, err)
 	}
 	l.chain.Store(&chain)
@@ -301,7 +301,7 @@ func (l *Log) restartLocked(offset, logStart int64, chain epochs, t *producers) 
 	if err := l.removeSnapshots(); err != nil {
 		return err
 	}
-	if err := l.writeEpochs(chain, true); err != nil {
+	if err := l.writeEpochs(chain); err != nil {
 		return err
 	}
 	snapshot := t.appendSnapshot(nil)
