@@ -418,6 +418,7 @@ func FuzzColdWalk(f *testing.F) {
 		if err := mem.Put(t.Context(), e.LogKey(testPart), readerAt(log), e.Size); err != nil {
 			t.Fatal(err)
 		}
+		defer mem.Delete(t.Context(), e.LogKey(testPart))
 		x := &Index{End: e.End, Size: e.Size}
 		for b := log; len(b) > 0; b = b[min(len(b), BlockSize):] {
 			x.Blocks = append(x.Blocks, Checksum(b[:min(len(b), BlockSize)]))
