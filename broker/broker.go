@@ -62,6 +62,7 @@ type Broker struct {
 	archive     *tiering.Archive // nil: none
 	cache       *cache.Cache     // of archive
 	producerIDs *producerIDs
+	groups      *coordinator
 	// registration is this broker's current one, nil before the first.
 	registration atomic.Pointer[meta.Registration]
 	// ready is closed when clients are served.
@@ -94,6 +95,7 @@ func New(cfg Config) (*Broker, error) {
 		replicas: b.replicas, publish: b.publish, now: b.topics.Load(),
 	}
 	b.producerIDs = newProducerIDs(b.log, b.allocateProducerIDs)
+	b.groups = newCoordinator(b)
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
@@ -165,6 +167,7 @@ func (b *Broker) parts() []func(context.Context) error {
 	return []func(context.Context) error{
 		b.image.run,
 		b.producerIDs.run,
+		b.groups.run,
 		b.runController,
 		b.loops,
 		b.runArchive,
