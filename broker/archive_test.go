@@ -2,6 +2,10 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +40,9 @@ func TestSealedSegmentsOfANewTopicAreArchived(t *testing.T) {
 	n.create("t", 1, "segment.bytes=1024")
 	if d := n.config("t", "remote.storage.enable"); words(d.Value) != "true" {
 		t.Fatalf("remote.storage.enable is %q", words(d.Value))
+	}
+	if last, pending := n.list("t", 0, -5).Offset, n.list("t", 0, -6).Offset; last != -1 || pending != 0 {
+		t.Errorf("of an empty topic: latest archived %d, earliest pending %d", last, pending)
 	}
 	n.fill("t", 100)
 	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
@@ -108,5 +115,125 @@ func TestABrokerWithArchivedDataDoesNotStartWithoutItsArchive(t *testing.T) {
 		if err := n.tryStart(archive); err == nil {
 			t.Errorf("started with %s", name)
 		}
+	}
+}
+
+// crash copies the broker's directory as a killed process leaves it, and returns
+// a node that can be started on the copy.
+func (n *node) crash() *node {
+	n.t.Helper()
+	dir := n.t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(n.dir)); err != nil {
+		n.t.Fatal(err)
+	}
+	m := &node{t: n.t, dir: dir, set: n.set, archive: n.archive, stop: func() {}}
+	n.t.Cleanup(func() { m.stop() })
+	return m
+}
+
+func TestAKilledBrokerComesBackWithAllThatWasAcknowledged(t *testing.T) {
+	n := startNodeWith(t, t.TempDir(), objstore.NewMem())
+	n.create("t", 1, "segment.bytes=1024", "local.retention.bytes=2048")
+	n.fill("t", 200)
+	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 150 })
+	n.retain(t.Context())
+	until(t, "gone from the disk", func() bool { return n.list("t", 0, -4).Offset > 100 })
+	n.fill("t", 7)
+	epoch, local := n.describe("t").Partitions[0].LeaderEpoch, n.list("t", 0, -4).Offset
+	m := n.crash()
+	n.stop()
+	m.start()
+	if got := m.list("t", 0, -1).Offset; got != 207 {
+		t.Errorf("the log ends at %d", got)
+	}
+	if got := m.list("t", 0, -4).Offset; got != local {
+		t.Errorf("its local part begins at %d, before at %d", got, local)
+	}
+	if got := m.list("t", 0, -2).Offset; got != 0 {
+		t.Errorf("it begins at %d", got)
+	}
+	if got := m.describe("t").Partitions[0].LeaderEpoch; got <= epoch {
+		t.Errorf("epoch %d after %d", got, epoch)
+	}
+}
+
+func TestALostLogWaitsForItsOperatorAndThenStartsAgainAtTheArchivedEnd(t *testing.T) {
+	n := startNodeWith(t, t.TempDir(), objstore.NewMem())
+	n.create("t", 1, "segment.bytes=1024")
+	n.fill("t", 100)
+	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
+	n.stop()
+	moved := filepath.Join(t.TempDir(), "t-0")
+	dir := filepath.Join(n.dir, "logs", "t-0")
+	if err := os.Rename(dir, moved); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	for range 2 { // it isn't made anew in silence
+		if got := n.describe("t").Partitions[0]; got.Leader != -1 || got.ErrorCode != kerr.LeaderNotAvailable.Code {
+			t.Fatalf("a lost log is led: %+v", got)
+		}
+		n.restart()
+	}
+	n.stop()
+	if err := os.Rename(moved, dir); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	until(t, "led, put back", func() bool { return n.list("t", 0, -1).ErrorCode == 0 })
+	if got := n.list("t", 0, -1).Offset; got != 100 {
+		t.Fatalf("put back, the log ends at %d", got)
+	}
+	n.stop()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	n.start()
+	if r := n.alter("t", "unclean.leader.election.enable", "true"); r.ErrorCode != 0 {
+		t.Fatalf("code %d %s", r.ErrorCode, words(r.ErrorMessage))
+	}
+	until(t, "led again", func() bool { return n.list("t", 0, -1).ErrorCode == 0 })
+	end := n.list("t", 0, -5).Offset + 1
+	if got := n.list("t", 0, -1).Offset; got != end || end < 50 {
+		t.Errorf("the log ends at %d, archived is up to %d", got, end)
+	}
+	if got := n.append("t", 0, 1).First; got != end {
+		t.Errorf("the next record got offset %d", got)
+	}
+}
+
+func TestABrokerStartsWithoutItsStoreAndLeadsWhatDoesNotNeedIt(t *testing.T) {
+	var down atomic.Bool
+	store := objstore.Inject(objstore.NewMem(), func(objstore.Op) (f objstore.Fault) {
+		if down.Load() {
+			f.Before = errors.New("store is down")
+		}
+		return f
+	})
+	n := startNodeWith(t, t.TempDir(), store)
+	n.create("whole", 1, "segment.bytes=1024")
+	n.create("lost", 1, "segment.bytes=1024", "unclean.leader.election.enable=true")
+	n.fill("whole", 50)
+	n.fill("lost", 50)
+	until(t, "archived", func() bool { return n.list("whole", 0, -5).Offset > 0 && n.list("lost", 0, -5).Offset > 0 })
+	n.stop()
+	if err := os.RemoveAll(filepath.Join(n.dir, "logs", "lost-0")); err != nil {
+		t.Fatal(err)
+	}
+	down.Store(true)
+	n.start()
+	until(t, "serving", func() bool { return n.list("whole", 0, -1).ErrorCode == 0 })
+	n.append("whole", 0, 1)
+	if got := n.list("lost", 0, -1); got.ErrorCode != kerr.NotLeaderForPartition.Code {
+		t.Errorf("a log that must wait for the store (T8): %+v", got)
+	}
+	if len(n.Problems()) == 0 {
+		t.Error("no problem is told")
+	}
+	down.Store(false)
+	until(t, "leading again", func() bool { return n.list("lost", 0, -1).ErrorCode == 0 })
+	end := n.list("lost", 0, -5).Offset + 1
+	if got := n.list("lost", 0, -1).Offset; got != end || end < 1 {
+		t.Errorf("the log ends at %d, archived is up to %d", got, end)
 	}
 }

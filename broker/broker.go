@@ -92,7 +92,7 @@ func New(cfg Config) (*Broker, error) {
 	b.replicas.mu.all = map[replicaKey]*replica{}
 	b.image = &image{
 		store: cfg.Meta, node: cfg.NodeID, log: b.log, static: cfg.Settings,
-		replicas: b.replicas, publish: b.publish, now: b.topics.Load(),
+		replicas: b.replicas, publish: b.publish, joined: b.joined, unlist: b.unlist, now: b.topics.Load(),
 	}
 	b.producerIDs = newProducerIDs(b.log, b.allocateProducerIDs)
 	b.groups = newCoordinator(b)

@@ -28,6 +28,10 @@ type image struct {
 	replicas *replicas
 	log      *slog.Logger
 	publish  func(*topicIndex)
+	// joined: this broker is registered; unlist takes off its list what it has
+	// given up no longer.
+	joined func() bool
+	unlist func(context.Context) error
 	// static is the broker's configuration without dynamic values.
 	static *config.Broker
 
@@ -88,6 +92,9 @@ func (m *image) show(ctx context.Context) error {
 	}
 	m.now = x
 	m.publish(x)
+	if m.joined() && m.replicas.lost.takeAccepted() {
+		return m.unlist(ctx)
+	}
 	return nil
 }
 

@@ -44,6 +44,9 @@ func (b *Broker) join(ctx context.Context) error {
 	if err := b.openArchive(ctx, fresh); err != nil {
 		return err
 	}
+	if err := b.replicas.lost.find(dir); err != nil {
+		return err
+	}
 	began := time.Now()
 	if err := b.image.show(ctx); err != nil {
 		return err
@@ -53,7 +56,10 @@ func (b *Broker) join(ctx context.Context) error {
 	if err := b.strays(ctx); err != nil {
 		return err
 	}
-	return b.register(ctx)
+	if err := b.register(ctx); err != nil {
+		return err
+	}
+	return b.unlist(ctx)
 }
 
 // identify makes sure that the log directory and the metadata store belong
@@ -158,6 +164,7 @@ func (b *Broker) register(ctx context.Context) error {
 		BootID:        bootID(),
 		LastEpoch:     epochs.Last,
 		IntendedEpoch: epochs.Intended,
+		Lost:          b.replicas.givenUp(b.topics.Load()),
 		Intend: func(epoch int64) error {
 			epochs.Intended = epoch
 			return writeEpochs(b.cfg.FS, b.cfg.LogDir, epochs)

@@ -80,6 +80,7 @@ func handleListOffsets(b *Broker, ctx context.Context, r *request) kmsg.Response
 				continue
 			}
 			q.part, q.view = part, replication.View{Epoch: ask.CurrentLeaderEpoch}
+			q.archives = b.archive != nil && x.byName[in.Topic].settings.RemoteStorageEnable
 			if q.byTime() {
 				lookups.Go(func() error { q.answer(ctx, answer); return nil })
 			} else {
@@ -115,6 +116,8 @@ type listQuery struct {
 	version   int16
 	until     segment.Until
 	timestamp int64
+	// archives: the topic's segments go to the archive.
+	archives bool
 }
 
 // supported says whether the request's version knows this timestamp.
@@ -193,7 +196,7 @@ func (q *listQuery) find(ctx context.Context) (segment.TimeOffset, error) {
 		}
 		return offsetAt(lookup, at.ArchivedEnd-1), nil // the last one, not the end
 	case listEarliestPending:
-		if at.ArchivedEnd < 0 {
+		if at.ArchivedEnd < 0 && !q.archives {
 			return none, nil
 		}
 		return offsetAt(lookup, max(at.ArchivedEnd, at.LogStart)), nil

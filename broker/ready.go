@@ -9,8 +9,9 @@ import (
 
 // readyWait is how long a start waits for the roles of its partitions before it
 // serves all the same: those that still wait for the archive (T8) answer
-// NOT_LEADER_OR_FOLLOWER until they are ready.
-const readyWait = 30 * time.Second
+// NOT_LEADER_OR_FOLLOWER until they are ready. One that has tried in vain isn't
+// waited for.
+const readyWait = 15 * time.Second
 
 // awaitRoles waits until every partition that this broker is to lead, leads.
 func (b *Broker) awaitRoles(ctx context.Context) {
@@ -23,7 +24,8 @@ func (b *Broker) awaitRoles(ctx context.Context) {
 }
 
 // settled: the picture holds this broker's registration, and each partition that
-// is hosted here has a leader elected since, which is at work if it is this one.
+// is hosted here has a leader elected since, which is at work if it is this one,
+// or has tried to be.
 func (b *Broker) settled(x *topicIndex) bool {
 	self := b.self()
 	me := x.broker(b.cfg.NodeID)
@@ -32,17 +34,14 @@ func (b *Broker) settled(x *topicIndex) bool {
 	}
 	for _, t := range x.byName {
 		for p := range t.parts {
-			if t.parts[p] == nil {
-				continue
-			}
 			leader := t.states[p].Leader
 			if leader.ID == self.ID && leader.Epoch != self.Epoch {
 				return false // of our last registration: the election is to come
 			}
-			if leader != self {
+			if leader != self || t.parts[p] == nil {
 				continue
 			}
-			if _, _, here := t.parts[p].Leader(); !here {
+			if _, _, here := t.parts[p].Leader(); !here && !b.replicas.get(t.ID, int32(p)).stuck() {
 				return false
 			}
 		}

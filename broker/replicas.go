@@ -44,6 +44,8 @@ type replicas struct {
 	ctx   context.Context
 	roles sync.WaitGroup
 
+	lost lostLogs
+
 	mu struct {
 		sync.RWMutex
 		all map[replicaKey]*replica
@@ -75,6 +77,8 @@ type replica struct {
 		want  *meta.PartitionState
 		busy  bool
 		newer context.CancelFunc
+		// failed: the last try to take on a state failed.
+		failed bool
 	}
 }
 
@@ -104,14 +108,10 @@ func (rs *replicas) list() []*replica {
 // apply brings the replicas from picture old to next, and enters them there.
 // Topics that are gone go first: one of them may have left its name to another.
 func (rs *replicas) apply(ctx context.Context, old, next *topicIndex) error {
-	var gone []*replica
+	var gone []*topic
 	for id, t := range old.byID {
 		if next.byID[id] == nil {
-			for p := range t.parts {
-				if r := rs.get(id, int32(p)); r != nil {
-					gone = append(gone, r)
-				}
-			}
+			gone = append(gone, t)
 		}
 	}
 	if err := rs.drop(ctx, gone); err != nil {
@@ -145,6 +145,9 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex) error {
 func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, moving *sync.WaitGroup) {
 	r := rs.get(t.ID, p)
 	if r == nil {
+		if name := (segment.TopicPartition{Topic: t.Name, Partition: p}); rs.lost.has(name) && !rs.openLost(t, name) {
+			return
+		}
 		var err error
 		if r, err = rs.open(next, t, p); err != nil {
 			rs.log.Error("partition can't be opened", "topic", t.Name, "partition", p, "err", err)
@@ -260,36 +263,55 @@ func (rs *replicas) setAside(name segment.TopicPartition) error {
 	return rs.fs.SyncDir(rs.path)
 }
 
-// drop ends replicas whose topics are deleted, and deletes their logs.
-func (rs *replicas) drop(ctx context.Context, gone []*replica) error {
-	if len(gone) == 0 {
-		return nil
+// drop ends the replicas of deleted topics, and deletes their logs.
+func (rs *replicas) drop(ctx context.Context, gone []*topic) error {
+	var keys []replicaKey
+	var names []segment.TopicPartition
+	for _, t := range gone {
+		for p := range t.Replicas {
+			if !slices.Contains(t.Replicas[p], rs.node) {
+				continue
+			}
+			keys = append(keys, replicaKey{t.ID, int32(p)})
+			names = append(names, segment.TopicPartition{Topic: t.Name, Partition: int32(p)})
+			if r := rs.get(t.ID, int32(p)); r != nil {
+				if err := r.end(ctx); err != nil {
+					return err
+				}
+			}
+		}
 	}
-	names := make([]segment.TopicPartition, len(gone))
-	for i, r := range gone {
-		r.abandon()
-		if err := r.part.Stop(ctx); err != nil {
-			return err
-		}
-		if r.tiered != nil {
-			r.tiered.Close()
-		}
-		names[i] = r.name
+	if len(names) == 0 {
+		return nil
 	}
 	if err := rs.dir.Delete(names...); err != nil {
 		return err
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	for _, r := range gone {
-		delete(rs.mu.all, r.key)
+	for i, k := range keys {
+		delete(rs.mu.all, k)
+		rs.lost.accept(names[i])
+	}
+	return nil
+}
+
+// end ends what the replica does, for good.
+func (r *replica) end(ctx context.Context) error {
+	r.abandon()
+	if err := r.part.Stop(ctx); err != nil {
+		return err
+	}
+	if r.tiered != nil {
+		r.tiered.Close()
 	}
 	return nil
 }
 
 // become makes r take on state s, in the background: to lead may mean to wait
-// for the archive (T8). done is called when it has, or when a newer state or the
-// replica's end came first.
+// for the archive (T8). done is called after the first try, or when one was under
+// way already; then it tries again until it has succeeded, or until another state
+// or the replica's end comes first.
 func (rs *replicas) become(r *replica, s meta.PartitionState, done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -301,8 +323,10 @@ func (rs *replicas) become(r *replica, s meta.PartitionState, done func()) {
 	}
 	r.mu.busy, r.mu.newer = true, func() {}
 	rs.roles.Go(func() {
-		defer done()
-		for rs.step(r) {
+		more := rs.step(r)
+		done()
+		for more {
+			more = rs.step(r)
 		}
 	})
 }
@@ -322,13 +346,16 @@ func (rs *replicas) step(r *replica) bool {
 	r.mu.Unlock()
 
 	err := r.part.Become(ctx, *want, rs.self())
+	r.mu.Lock()
+	r.mu.failed = err != nil
+	r.mu.Unlock()
+	rs.changed.raise()
 	if err == nil || errors.Is(err, replication.ErrFencedEpoch) {
 		r.mu.Lock()
 		if r.mu.want == want {
 			r.mu.want = nil
 		}
 		r.mu.Unlock()
-		rs.changed.raise()
 		return true
 	}
 	if ctx.Err() != nil {
@@ -347,6 +374,13 @@ func (rs *replicas) step(r *replica) bool {
 	rs.log.Warn("partition can't take its role yet; will retry", "topic", r.name.Topic, "partition", r.name.Partition, "epoch", want.LeaderEpoch, "err", err)
 	sleep(ctx, roleRetry)
 	return true
+}
+
+// stuck: it has failed to take its role, and will try again.
+func (r *replica) stuck() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.failed
 }
 
 // roleRetry is how long a replica waits before it tries again to take its role.
