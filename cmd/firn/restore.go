@@ -131,6 +131,9 @@ func writeMetadata(ctx context.Context, path string, plan *tiering.RestorePlan, 
 	if _, err := meta.MakeArchiveID(ctx, store, plan.Now.ArchiveID); err != nil {
 		return err
 	}
+	if err := meta.ReserveProducerIDs(plan.ProducerID).Commit(ctx, store); err != nil {
+		return err
+	}
 	for _, t := range plan.Topics {
 		if err := writeTopic(ctx, store, t, plan.Epoch, node); err != nil {
 			return fmt.Errorf("topic %s: %w", t.Info.Name, err)
