@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"firn/tiering/objstore"
@@ -203,16 +204,16 @@ func TestRestoreOfAnOutage(t *testing.T) {
 	for n := 0; ; n++ {
 		bt := &bucketTest{T: t, store: objstore.NewMem()}
 		bt.standard()
-		i := 0
+		var calls atomic.Int64
 		bt.store = objstore.Inject(bt.store, func(objstore.Op) objstore.Fault {
-			if i++; i == n+1 {
+			if calls.Add(1) == int64(n+1) {
 				return objstore.Fault{Before: down}
 			}
 			return objstore.Fault{}
 		})
 		plan, err := bt.restore("b", true)
 		if err == nil {
-			if i > n {
+			if calls.Load() > int64(n) {
 				t.Fatalf("call %d failed and the restore did not stop: %+v", n+1, plan)
 			}
 			break
