@@ -87,9 +87,9 @@ type Cache struct {
 		closed  bool
 		objects map[objectID]*object
 		streams map[*Stream]struct{}
-		// shares is a count that takes a walk over the streams, as of sharesAt.
-		shares     int
-		sharesAt   time.Time
+		// share is figured out by a walk over the streams, as of shareAt.
+		share      int64
+		shareAt    time.Time
 		nextStream int64
 
 		pool    pool

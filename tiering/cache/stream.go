@@ -19,6 +19,7 @@ type Stream struct {
 	at     int       // cursor: a block of objs[0]
 	asked  int       // blocks from the cursor on that loads have been asked for
 	window int       // blocks from the cursor on that loads may fill
+	steps  int       // forward, since the last jump
 	idle   bool
 	seen   time.Time
 
@@ -55,7 +56,7 @@ func (s *Stream) Close() {
 		c.leaveLocked(s, s.objs[0], s.at)
 	}
 	delete(c.mu.streams, s)
-	c.mu.sharesAt = time.Time{}
+	c.mu.shareAt = time.Time{}
 	s.dropObjectsLocked(len(s.objs))
 	c.admitLocked()
 }
@@ -76,6 +77,7 @@ func (s *Stream) At(o *Object, i, width int) {
 	case step > 0:
 		s.paceLocked(step, now)
 		s.advanceLocked(id, i)
+		s.steps++
 		s.window *= 2
 	}
 	s.window = max(min(s.window, s.limitLocked()), width)
@@ -107,8 +109,8 @@ func (s *Stream) jumpLocked(o *Object, i, width int, now time.Time) {
 	}
 	s.dropObjectsLocked(len(s.objs))
 	s.addObjectLocked(s.c.objectLocked(o))
-	s.at, s.asked, s.window = i, 0, width
-	s.c.mu.sharesAt = time.Time{}
+	s.at, s.asked, s.window, s.steps = i, 0, width, 0
+	s.c.mu.shareAt = time.Time{}
 	s.pace, s.accBlocks, s.accTime, s.stepAt, s.waitFrom, s.counted = 0, 0, 0, now, time.Time{}, -1
 }
 
@@ -157,28 +159,41 @@ func (s *Stream) paceLocked(blocks int, now time.Time) {
 
 // limitLocked is the largest window that the stream may have, in blocks.
 func (s *Stream) limitLocked() int {
-	n := min(s.c.cfg.Window, s.c.cfg.Memory*3/4/int64(s.c.sharesLocked())) / BlockSize
+	n := min(s.c.cfg.Window/BlockSize, s.c.shareLocked())
 	if s.pace > 0 {
 		n = min(n, int64(s.pace))
 	}
 	return int(max(n, 1))
 }
 
-// sharesLocked is how many ways the budget is divided: the active streams, but
-// those that come close behind another live on what that one has read ahead.
-func (c *Cache) sharesLocked() int {
+// scans tells a stream that reads on and on, from one that looked at something
+// here and may never come back.
+func (s *Stream) scans(now time.Time) bool {
+	return !s.idle && s.steps >= 4 && now.Sub(s.seen) < 2*time.Second
+}
+
+// shareLocked is how many blocks each stream that scans may have before it. All
+// others need one; and those that come close behind another live on what that
+// one has read ahead.
+func (c *Cache) shareLocked() int64 {
 	now := time.Now()
-	if !c.mu.sharesAt.IsZero() && now.Sub(c.mu.sharesAt) < 100*time.Millisecond {
-		return c.mu.shares
+	if !c.mu.shareAt.IsZero() && now.Sub(c.mu.shareAt) < 100*time.Millisecond {
+		return c.mu.share
 	}
-	n := 0
+	blocks, scans := c.cfg.Memory*3/4/BlockSize, int64(0)
 	for s := range c.mu.streams {
-		if !s.idle && len(s.objs) > 0 && !c.followsLocked(s) {
-			n++
+		switch {
+		case s.idle || len(s.objs) == 0:
+		case s.window == 1 || !s.scans(now):
+			if now.Sub(s.seen) < 2*time.Second {
+				blocks--
+			}
+		case !c.followsLocked(s):
+			scans++
 		}
 	}
-	c.mu.shares, c.mu.sharesAt = max(n, 1), now
-	return c.mu.shares
+	c.mu.share, c.mu.shareAt = max(blocks/max(scans, 1), 1), now
+	return c.mu.share
 }
 
 // followsLocked tells whether an active stream is where s will soon be.
@@ -186,7 +201,7 @@ func (c *Cache) followsLocked(s *Stream) bool {
 	d := -s.at
 	for _, obj := range s.objs {
 		for t := range obj.readers {
-			if t == s || t.idle || t.objs[0] != obj {
+			if t == s || t.objs[0] != obj || !t.scans(s.seen) {
 				continue
 			}
 			gap := d + t.at
@@ -383,7 +398,8 @@ func (c *Cache) leaveLocked(s *Stream, obj *object, i int) {
 // ahead of another that keeps up, and what lies between them fills the memory.
 // The other one goes on without us, and frees it.
 func (c *Cache) holdsBackLocked(l *load) bool {
-	if c.mu.shared.head == nil {
+	now := time.Now()
+	if c.mu.shared.head == nil || now.Sub(l.waitSince) > 250*time.Millisecond {
 		return false
 	}
 	var first *Stream
@@ -396,7 +412,6 @@ func (c *Cache) holdsBackLocked(l *load) bool {
 	if first == nil {
 		return false
 	}
-	now := time.Now()
 	for t := range l.obj.readers {
 		d, ok := t.distanceLocked(l.obj, l.next)
 		if ok && d >= max(t.window, 1) && !t.idle && int64(d)*BlockSize <= c.cfg.Memory && t.keepsUp(first, now) {
@@ -409,7 +424,7 @@ func (c *Cache) holdsBackLocked(l *load) bool {
 // keepsUp tells a stream that is, or may be, about as fast as s: s can wait for
 // it, rather than have all brought twice.
 func (t *Stream) keepsUp(s *Stream, now time.Time) bool {
-	if now.Sub(t.seen) > time.Second {
+	if !t.scans(now) || now.Sub(t.seen) > time.Second {
 		return false
 	}
 	const fast = 16 // blocks per second, when it isn't known how fast s could be
