@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"firn/segment/vfs"
 	"firn/tiering/objstore"
 )
 
@@ -49,4 +50,35 @@ func BenchmarkScan(b *testing.B) {
 			b.ReportMetric(float64(s.gets.Load())/float64(b.N)*2, "GETs/GiB")
 		})
 	}
+}
+
+// BenchmarkScanDisk reads 256 MiB that the disk cache has.
+func BenchmarkScanDisk(b *testing.B) {
+	s := newShelf()
+	objs := s.fill(b, 4, 64)
+	c, err := Open(Config{Store: s.store, FS: vfs.OS(), Dir: b.TempDir(), Disk: 1 << 30})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	for range 2 {
+		if err := s.scan(c, objs, func() { settle(c) }); err != nil {
+			b.Fatal(err)
+		}
+		for _, o := range objs {
+			c.Forget(o)
+		}
+	}
+	b.SetBytes(256 << 20)
+	b.ReportAllocs()
+	s.gets.Store(0)
+	for b.Loop() {
+		if err := s.scan(c, objs, nil); err != nil {
+			b.Fatal(err)
+		}
+		for _, o := range objs {
+			c.Forget(o)
+		}
+	}
+	b.ReportMetric(float64(s.gets.Load())/float64(b.N), "GETs/op")
 }

@@ -44,7 +44,8 @@ func (c *Cache) startLocked(obj *object, from, to int) {
 		disk := c.disk != nil && c.disk.has(obj.diskKey(i), obj.Sums[i])
 		if l == nil || l.disk != disk {
 			l = &load{obj: obj, disk: disk, grant: make(chan *Block, 1), next: i}
-			c.waitLocked(l)
+			l.waitSince = time.Now()
+			c.mu.waiting = append(c.mu.waiting, l)
 			started := l
 			c.wg.Go(func() { c.run(started) })
 		}
@@ -56,9 +57,11 @@ func (c *Cache) startLocked(obj *object, from, to int) {
 	}
 }
 
-func (c *Cache) waitLocked(l *load) {
+// againLocked makes a load that has begun wait for memory for its next block: in
+// front of those that have not, since its reader comes there first.
+func (c *Cache) againLocked(l *load) {
 	l.waitSince = time.Now()
-	c.mu.waiting = append(c.mu.waiting, l)
+	c.mu.waiting = slices.Insert(c.mu.waiting, 0, l)
 }
 
 func (c *Cache) unwaitLocked(l *load) {
@@ -167,7 +170,10 @@ func (c *Cache) publish(l *load, b *Block) (last bool) {
 	case c.mu.closed:
 		l.refuse()
 	default:
-		c.waitLocked(l)
+		if l.disk {
+			c.freeSlotLocked(l) // nothing is open meanwhile
+		}
+		c.againLocked(l)
 	}
 	c.admitLocked()
 	return last

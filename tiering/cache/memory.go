@@ -35,8 +35,8 @@ func (c *Cache) grantLocked(l *load) bool {
 		return false
 	}
 	if !l.slot && !c.slotFreeLocked(l, demand) {
-		if demand {
-			c.freeStalledLocked(l.disk)
+		if demand && !l.disk {
+			c.freeStalledLocked()
 		}
 		return false
 	}
@@ -56,13 +56,14 @@ func (c *Cache) grantLocked(l *load) bool {
 	return true
 }
 
-// diskReads bounds the reads of the disk cache at a time.
+// diskReads bounds the reads of the disk cache at a time; demand may have as many
+// again.
 const diskReads = 4
 
 func (c *Cache) slotFreeLocked(l *load, demand bool) bool {
 	switch {
 	case l.disk:
-		return c.mu.reads < diskReads
+		return c.mu.reads < diskReads || demand && c.mu.reads < 2*diskReads
 	case demand:
 		return c.mu.gets < c.cfg.Gets
 	default:
@@ -72,9 +73,9 @@ func (c *Cache) slotFreeLocked(l *load, demand bool) bool {
 
 // freeStalledLocked cuts the load that has held its slot for longest while it
 // waits for a reader to come closer. Its slot is free when it has heard of it.
-func (c *Cache) freeStalledLocked(disk bool) {
+func (c *Cache) freeStalledLocked() {
 	for i, l := range c.mu.waiting {
-		if l.slot && l.disk == disk && !l.demanded() {
+		if l.slot && !l.demanded() {
 			c.mu.waiting = slices.Delete(c.mu.waiting, i, i+1)
 			l.refuse()
 			return

@@ -409,7 +409,7 @@ func (c *Cache) holdsBackLocked(l *load) bool {
 			break
 		}
 	}
-	if first == nil {
+	if first == nil || !first.scans(now) {
 		return false
 	}
 	for t := range l.obj.readers {
