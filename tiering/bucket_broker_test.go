@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"firn/segment/vfs"
@@ -31,19 +30,19 @@ func TestRestoreAfterACrashAnywhere(t *testing.T) {
 		w.describe()
 		b := w.start(newDisk(), w.defaults())
 		b.lead(7)
-		var ops atomic.Int64
+		ops := 0
 		b.store.Set(func(objstore.Op) objstore.Fault {
 			if b.dead.Load() {
 				return objstore.Fault{Before: errCrashed}
 			}
-			if ops.Add(1) == int64(n+1) {
+			if ops++; ops == n+1 {
 				b.dead.Store(true)
 				return objstore.Fault{Before: errCrashed}
 			}
 			return objstore.Fault{}
 		})
 		b.life()
-		done := ops.Load() <= int64(n)
+		done := ops <= n
 		b.crash()
 		lost, _ := w.pointers.LoadPointer(t.Context(), testPart)
 

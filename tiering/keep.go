@@ -14,6 +14,9 @@ import (
 // says so.
 const deleteBatch = 256
 
+// keepTimeout bounds one Keep: what is left is the next one's.
+const keepTimeout = 5 * time.Minute
+
 // Keep does what a leader owes the archive besides uploading: it moves the log
 // start as retention asks, deletes what has been below it for the grace, and
 // removes superseded manifests and pages. The order is T4's: log start in the
@@ -26,6 +29,8 @@ func (l *Log) Keep(ctx context.Context, now time.Time) error {
 	defer l.keeping.unlock()
 	ctx, done := ld.join(ctx)
 	defer done()
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
 	err := l.keepLed(ctx, ld, now)
 	if errors.Is(err, ErrFenced) {
 		l.fenced(ld, err)
