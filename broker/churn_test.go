@@ -60,6 +60,14 @@ func TestTopicsComeAndGoUnderLoad(t *testing.T) {
 				return fmt.Errorf("list: code %d", got)
 			}
 		})
+		forever(func() error { // alters; never a topic's configs after its end
+			switch got := n.alter(name, "retention.bytes", fmt.Sprint(time.Now().UnixNano())); got.ErrorCode {
+			case 0, kerr.UnknownTopicOrPartition.Code, kerr.RequestTimedOut.Code:
+				return nil
+			default:
+				return fmt.Errorf("alter: code %d %s", got.ErrorCode, words(got.ErrorMessage))
+			}
+		})
 		rounds.Go(func() {
 			for round := range 10 {
 				created := n.tryCreate(name, 2, 1, "retention.ms=-1")

@@ -86,17 +86,24 @@ func (b *Broker) autoCreate(ctx context.Context, x *topicIndex, r *request, req 
 	if !b.settings().Bool("auto.create.topics.enable") || r.version >= 4 && !req.AllowAutoTopicCreation {
 		return x
 	}
+	ctx, cancel := context.WithTimeout(ctx, autoCreateWait)
+	defer cancel()
 	var missing []newTopic
 	for _, t := range req.Topics {
-		if t.Topic != nil && x.byName[*t.Topic] == nil && checkTopicName(*t.Topic) == "" {
+		switch {
+		case t.Topic == nil || x.byName[*t.Topic] != nil || checkTopicName(*t.Topic) != "":
+		case *t.Topic == offsetsTopic: // with its own configs, whoever asks first
+			if _, err := b.ensureOffsetsTopic(ctx); err != nil {
+				b.log.Info("topic not created on demand", "topic", offsetsTopic, "err", err)
+			}
+		case isInternal(*t.Topic): // there are no transactions yet
+		default:
 			missing = append(missing, newTopic{name: *t.Topic, partitions: -1, replication: -1})
 		}
 	}
 	if len(missing) == 0 {
-		return x
+		return b.topics.Load()
 	}
-	ctx, cancel := context.WithTimeout(ctx, autoCreateWait)
-	defer cancel()
 	b.createTopics(ctx, missing)
 	for i := range missing {
 		if err := missing[i].err; err != nil {
@@ -126,6 +133,8 @@ func (b *Broker) metadataTopic(m metadataView, name string, id meta.TopicID, req
 	switch {
 	case checkTopicName(name) != "":
 		out.ErrorCode = kerr.InvalidTopicException.Code
+	case name == transactionTopic:
+		out.ErrorCode = kerr.UnknownTopicOrPartition.Code
 	case b.settings().Bool("auto.create.topics.enable") && (m.version < 4 || req.AllowAutoTopicCreation):
 		// On its way: Kafka's word for "ask again".
 		out.ErrorCode = kerr.LeaderNotAvailable.Code
