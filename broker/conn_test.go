@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -155,6 +156,31 @@ func TestAcksLeaveTogether(t *testing.T) {
 	for i := range 50 {
 		if p := produced(c.recv(int32(i), r)); p.BaseOffset != int64(i) {
 			t.Fatalf("request %d: base offset %d", i, p.BaseOffset)
+		}
+	}
+}
+
+// What a handler keeps of a request stays as it is: the connection's buffer,
+// poisoned and used again, is another (G5).
+func TestHandlersMayKeepTheirRequest(t *testing.T) {
+	b := startBroker(t, Network{}, nil)
+	kept := make(chan []byte, 100)
+	b.b.server.apis[kmsg.SyncGroup] = &api{kmsg.SyncGroup, 0, 5, func(_ *Broker, _ context.Context, r *request) kmsg.Response {
+		kept <- r.msg.(*kmsg.SyncGroupRequest).GroupAssignment[0].MemberAssignment
+		return r.msg.ResponseKind()
+	}}
+	c := b.dial()
+	for i := range 50 {
+		r := kmsg.NewPtrSyncGroupRequest()
+		r.Version = 3
+		a := kmsg.NewSyncGroupRequestGroupAssignment()
+		a.MemberAssignment = bytes.Repeat([]byte{byte(i)}, 1000)
+		r.GroupAssignment = append(r.GroupAssignment, a)
+		c.call(r)
+	}
+	for i := range 50 {
+		if got := <-kept; !bytes.Equal(got, bytes.Repeat([]byte{byte(i)}, 1000)) {
+			t.Fatalf("request %d has changed", i)
 		}
 	}
 }

@@ -1,8 +1,11 @@
 package broker
 
 import (
+	"bytes"
 	"encoding/binary"
+	"hash/crc32"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -118,6 +121,59 @@ func TestLongPollsAllocateLittle(t *testing.T) {
 	t.Logf("%.1f allocations for a poll and the Produce that ends it", got)
 	if got > 4 {
 		t.Errorf("%.1f allocations, want at most 4", got)
+	}
+}
+
+// What lies in files arrives as it was appended: by sendfile, through the buffer,
+// and in every mixture.
+func TestRecordsOfFilesArriveAsAppended(t *testing.T) {
+	c := hotNode(t, 3)
+	rng := rand.New(rand.NewPCG(1, 2))
+	var sent [3][][]byte
+	for range 60 {
+		r := produceReq(9, 1, "t", 0, nil)
+		r.Topics[0].Partitions = nil
+		for i := range sent {
+			b := realBatch(t, 100+rng.IntN(1<<(8+rng.IntN(10))))
+			for j := range b[100:] {
+				b[100+j] = byte(i + 1)
+			}
+			binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
+			sent[i] = append(sent[i], b)
+			p := kmsg.NewProduceRequestTopicPartition()
+			p.Partition, p.Records = int32(i), b
+			r.Topics[0].Partitions = append(r.Topics[0].Partitions, p)
+		}
+		if p := produced(c.call(r)); p.ErrorCode != 0 {
+			t.Fatalf("code %d", p.ErrorCode)
+		}
+	}
+	for _, most := range []int32{1, 1000, 60_000, 70_000, 300_000, 10 << 20} {
+		var got [3]int // batches
+		for got != [3]int{60, 60, 60} {
+			r := fetchReq(12, "t", 0, 0, 1, 2)
+			rng.Shuffle(3, func(i, j int) {
+				ps := r.Topics[0].Partitions
+				ps[i], ps[j] = ps[j], ps[i]
+			})
+			for i := range r.Topics[0].Partitions {
+				p := &r.Topics[0].Partitions[i]
+				p.PartitionMaxBytes, p.FetchOffset = most, int64(got[p.Partition])
+			}
+			for _, p := range c.call(r).(*kmsg.FetchResponse).Topics[0].Partitions {
+				for rest := p.RecordBatches; len(rest) > 0; {
+					want := sent[p.Partition][got[p.Partition]]
+					if len(rest) < len(want) {
+						break // cut by the limit, as Kafka does
+					}
+					if !bytes.Equal(rest[16:len(want)], want[16:]) || binary.BigEndian.Uint64(rest) != uint64(got[p.Partition]) {
+						t.Fatalf("max %d: batch %d of partition %d is not what was appended", most, got[p.Partition], p.Partition)
+					}
+					rest = rest[len(want):]
+					got[p.Partition]++
+				}
+			}
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func TestObjectStoreContract(t *testing.T) {
 	for _, client := range clients {
 		for _, unsigned := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/unsigned=%t", client, unsigned), func(t *testing.T) {
-				objstoretest.Run(t, func(t *testing.T) objstore.Store {
+				open := func(t *testing.T) objstore.Store {
 					n++
 					url := fmt.Sprintf("s3://contract/run-%d/x?endpoint=%s&client=%s&unsigned_payload=%t&create=true", n, endpoint, client, unsigned)
 					s, err := tiering.OpenStore(t.Context(), url, tiering.OpenOptions{})
@@ -46,7 +46,9 @@ func TestObjectStoreContract(t *testing.T) {
 						t.Fatal(err)
 					}
 					return s
-				})
+				}
+				objstoretest.Run(t, open)
+				objstoretest.RunParts(t, open)
 			})
 		}
 	}

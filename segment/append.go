@@ -175,7 +175,11 @@ func (l *Log) writeLocked(b []byte, last, maxTime int64, opts *Options) error {
 		return l.ioErrorLocked("append", err)
 	}
 	defer h.unpin()
-	if _, err := h.file.WriteAt(b, pos); err != nil {
+	_, err = h.file.WriteAt(b, pos)
+	if err == nil {
+		err = l.dir.failpoint("segment.written")
+	}
+	if err != nil {
 		return l.writeErrorLocked(h, pos, err)
 	}
 	if l.mu.noSpace {
@@ -270,7 +274,15 @@ func (l *Log) ioErrorLocked(doing string, err error) error {
 		l.noSpaceLocked(err)
 		return errFull
 	}
+	if noFiles(err) {
+		return fmt.Errorf("%w: %s: %w", ErrNoSpace, doing, err)
+	}
 	return l.failLocked(ErrFailed, fmt.Errorf("%s: %w", doing, err))
+}
+
+// noFiles tells that there is no free descriptor, which will pass.
+func noFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 func noSpace(err error) bool {

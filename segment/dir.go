@@ -290,24 +290,34 @@ func (d *Dir) Open(tp TopicPartition, topicID [16]byte, o Options) (*Log, error)
 	if !ValidTopic(tp.Topic) || tp.Partition < 0 {
 		return nil, fmt.Errorf("segment: open %q: not a partition", tp)
 	}
+	old := d.Get(tp)
+	var how opening
+	if old != nil {
+		var closed bool
+		if how, closed = old.reopening(); !closed {
+			return nil, fmt.Errorf("segment: open %s: it is open", tp)
+		}
+	}
 	d.mu.Lock()
 	if d.mu.closed {
 		d.mu.Unlock()
 		return nil, ErrClosed
 	}
-	if d.mu.logs[tp] != nil {
+	if d.mu.logs[tp] != old {
 		d.mu.Unlock()
 		return nil, fmt.Errorf("segment: open %s: it is open", tp)
 	}
+	if old == nil {
+		rp, known := d.mu.recovery[tp]
+		how = opening{recoveryPoint: rp, known: known, clean: d.clean, hw: d.mu.hw[tp], logStart: d.mu.start[tp]}
+	}
 	l := newLog(d, tp, topicID, o)
 	d.mu.logs[tp] = l // nobody opens it twice; Get's callers wait for its lock
-	rp, known := d.mu.recovery[tp]
-	hw, start := d.mu.hw[tp], d.mu.start[tp]
 	l.mu.Lock()
 	d.mu.Unlock()
 	defer l.mu.Unlock()
 
-	if err := l.openLocked(opening{recoveryPoint: rp, known: known, clean: d.clean, hw: hw, logStart: start}); err != nil {
+	if err := l.openLocked(how); err != nil {
 		l.mu.closed = true
 		d.forget(l)
 		return nil, fmt.Errorf("segment: open %s: %w", tp, err)

@@ -235,6 +235,16 @@ func TestFailpoints(t *testing.T) {
 			_, err := l.Append(records(1, 10, testNow), AppendOptions{Now: testNow})
 			return err
 		},
+		"segment.written": func(l *Log) error {
+			_, err := l.Append(records(1, 10, testNow), AppendOptions{Now: testNow})
+			return err
+		},
+		"segment.seal": func(l *Log) error {
+			if err := l.Roll(time.Time{}); err != nil {
+				return err
+			}
+			return l.Flush()
+		},
 		"segment.roll":       func(l *Log) error { return l.Roll(time.Time{}) },
 		"segment.truncate":   func(l *Log) error { return l.TruncateTo(2) },
 		"segment.delete":     func(l *Log) error { return l.SetLogStart(context.Background(), 3) },

@@ -190,6 +190,9 @@ func (l *Log) syncSealed(s *segment) error {
 		return err
 	}
 	err = l.writeIndex(s, x, true)
+	if err == nil {
+		err = l.dir.failpoint("segment.seal")
+	}
 	if err == nil && len(aborted) > 0 {
 		err = l.writeDerived(s.path(txnSuffix), appendAborted(nil, aborted), true)
 	}
@@ -214,7 +217,7 @@ func (l *Log) syncFailed(err error) (stop bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var derived errDerived
-	if errors.As(err, &derived) && noSpace(err) {
+	if errors.As(err, &derived) && noSpace(err) || noFiles(err) {
 		l.noSpaceLocked(err)
 		l.mu.syncing = false
 		l.dir.chores.kickLater(l)

@@ -48,7 +48,7 @@ func (l *Log) indexOf(s *segment) (*index, error) {
 	if x := s.index.Load(); x != nil {
 		return x, nil
 	}
-	h, err := l.dir.handles.pin(s)
+	h, err := l.pin(s)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +77,9 @@ func checkIndex(x *index, f vfs.File, s *segment) error {
 			return errors.New("segment: time index is empty")
 		}
 	}
+	if err := checkMaxTime(x, f, s); err != nil {
+		return err
+	}
 	n := x.offsets.Len()
 	if n == 0 {
 		return nil
@@ -90,6 +93,27 @@ func checkIndex(x *index, f vfs.File, s *segment) error {
 		return errors.New("segment: offset index points between batches")
 	}
 	return nil
+}
+
+// checkMaxTime tests the last time entry, by which retention goes, against the
+// batch that it names.
+func checkMaxTime(x *index, f vfs.File, s *segment) error {
+	n := x.times.Len()
+	if n == 0 {
+		return nil
+	}
+	e := x.times.At(n - 1)
+	last := s.base + int64(e.Rel)
+	pos, _ := x.floor(last)
+	right := false
+	err := walk(f, pos, s.size, func(b batch.Batch, _ int64) bool {
+		right = b.LastOffset() == last && b.MaxTimestamp() == e.Time
+		return b.LastOffset() < last
+	})
+	if err == nil && !right {
+		err = errors.New("segment: time index does not fit the batches")
+	}
+	return err
 }
 
 // rebuildIndex makes the indexes of a sealed segment from its batches, and their
@@ -187,7 +211,7 @@ func (l *Log) rebuildAborted(s *segment) ([]abortedEntry, error) {
 			return nil, err
 		}
 	}
-	h, err := l.dir.handles.pin(s)
+	h, err := l.pin(s)
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ type Log struct {
 	mu struct {
 		sync.Mutex
 		closed    bool
+		settled   bool // closed, and all of it durable
 		noSpace   bool // the last write found the disk full
 		producers producers
 		// The epoch file is written when an epoch begins, but it needs to be
@@ -307,6 +308,7 @@ func (l *Log) Close() error {
 	err := l.closeFilesLocked()
 	closed := ErrClosed
 	l.failure.CompareAndSwap(nil, &closed)
+	l.mu.settled = err == nil
 	if err != nil {
 		return fmt.Errorf("segment: close %s: %w", l.tp, err)
 	}

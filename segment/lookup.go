@@ -63,7 +63,7 @@ func (l *Log) timeIn(s snapshot, seg *segment, ts, from, below int64) (TimeOffse
 			return noTime, nil
 		}
 	}
-	h, err := l.dir.handles.pin(seg)
+	h, err := l.pin(seg)
 	if err != nil {
 		return noTime, err
 	}
@@ -164,7 +164,7 @@ func (l *Log) newestOf(s snapshot, seg *segment, floor, from, below int64) (Time
 	if err != nil {
 		return noTime, err
 	}
-	h, err := l.dir.handles.pin(seg)
+	h, err := l.pin(seg)
 	if err != nil {
 		return noTime, err
 	}

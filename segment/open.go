@@ -19,6 +19,23 @@ type opening struct {
 	hw, logStart  int64
 }
 
+// reopening is how a log that this process has closed is opened again; false if
+// it is not closed.
+func (l *Log) reopening() (opening, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.mu.closed {
+		return opening{}, false
+	}
+	l.dropHandles()
+	o := l.st.load()
+	how := opening{recoveryPoint: l.point.Load(), known: true, clean: l.mu.settled, hw: o.HighWatermark, logStart: o.LogStart}
+	if how.clean {
+		how.recoveryPoint = o.End
+	}
+	return how, true
+}
+
 // listing is what lies in a partition's directory.
 type listing struct {
 	segments  []*segment // by base; end and size set

@@ -49,7 +49,7 @@ func (l *Log) read(r ReadRequest) (ReadResult, error) {
 	if seg != s.active {
 		size, end = seg.size, seg.end
 	}
-	h, err := l.dir.handles.pin(seg)
+	h, err := l.pin(seg)
 	if err != nil {
 		return res, err
 	}
@@ -154,6 +154,27 @@ func walkTo(h *handle, from, size, offset int64) (place, error) {
 	}
 	return p, nil
 }
+
+// pin opens a segment's file for a reader, who does not hold the log's lock. A
+// file that is gone while its segment is part of the log is damage (hazard C3).
+func (l *Log) pin(seg *segment) (*handle, error) {
+	h, err := l.dir.handles.pin(seg)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return h, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.currentLocked(seg) {
+		return nil, fs.ErrNotExist // look again
+	}
+	if l.mu.closed || l.Err() != nil {
+		return nil, l.Err()
+	}
+	return nil, l.failLocked(ErrQuarantined, fmt.Errorf("segment %d: %w", seg.base, errGone))
+}
+
+// errGone is not fs.ErrNotExist, on which readers look again.
+var errGone = errors.New("its file is gone")
 
 // readError is what a failed look into a segment means. What was flushed and is
 // no batch any more is damage (S5); a segment dropped meanwhile is not.

@@ -40,6 +40,7 @@ func (l *Log) recoverLocked(ls listing, o opening) error {
 			break
 		}
 		s.index.Load().seal()
+		s.snapshot = l.mu.producers.appendSnapshot(nil)
 	}
 	w.End = r.next
 	l.dir.metrics.recovered.Add(float64(r.scanned))

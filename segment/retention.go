@@ -2,7 +2,9 @@ package segment
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -71,11 +73,42 @@ func (l *Log) Segments() ([]SegmentInfo, error) {
 	return append(infos, SegmentInfo{Base: s.active.base, End: s.End, Size: s.size, MaxTimestamp: maxTime, Active: true}), nil
 }
 
-// maxTime is the largest timestamp of a sealed segment.
+// maxTime is the largest timestamp of a sealed segment, by the last entry of its
+// time index, unchecked: who deletes by it asks checkedMaxTime.
 func (l *Log) maxTime(s *segment) (int64, error) {
 	if known := s.maxTime.Load(); known != 0 {
-		return known - 1, nil
+		return known - 2, nil
 	}
+	if s.index.Load() == nil {
+		if ts, ok := l.lastTime(s); ok {
+			s.maxTime.Store(ts + 2)
+			return ts, nil
+		}
+	}
+	return l.checkedMaxTime(s)
+}
+
+// lastTime reads the last entry of a time index file, and nothing else.
+func (l *Log) lastTime(s *segment) (int64, bool) {
+	f, err := l.dir.fs.OpenFile(s.path(timeSuffix), os.O_RDONLY, 0)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil || size == 0 || size%timeEntrySize != 0 {
+		return 0, false
+	}
+	var e [timeEntrySize]byte
+	if readFull(f, e[:], size-timeEntrySize) != nil {
+		return 0, false
+	}
+	ts := int64(binary.BigEndian.Uint64(e[:]))
+	return ts, ts > 0
+}
+
+// checkedMaxTime is maxTime by an index that agrees with the batches.
+func (l *Log) checkedMaxTime(s *segment) (int64, error) {
 	x, err := l.indexOf(s)
 	if err != nil {
 		return 0, l.readError(s, err)
@@ -84,7 +117,7 @@ func (l *Log) maxTime(s *segment) (int64, error) {
 	if n := x.times.Len(); n > 0 {
 		ts = x.times.At(n - 1).Time
 	}
-	s.maxTime.Store(ts + 1)
+	s.maxTime.Store(ts + 2)
 	return ts, nil
 }
 
@@ -92,12 +125,10 @@ func (l *Log) maxTime(s *segment) (int64, error) {
 // where the log start went; -1 if it stayed. An active segment that is expired
 // is sealed first.
 func (l *Log) ApplyRetention(ctx context.Context, now time.Time) (int64, error) {
-	segments, err := l.Segments()
+	segments, start, reason, err := l.retain(now)
 	if err != nil {
 		return -1, err
 	}
-	hw := l.st.load().HighWatermark
-	start, reason := Retain(segments, *l.opts.Load(), now.UnixMilli(), hw)
 	if start < 0 {
 		_, err := l.DeleteTo(l.st.load().LogStart) // what a crash left of an earlier one
 		return -1, err
@@ -112,6 +143,33 @@ func (l *Log) ApplyRetention(ctx context.Context, now time.Time) (int64, error) 
 	}
 	l.log.Info("retention moved the log start", "offset", start, "reason", reason)
 	return start, nil
+}
+
+// retain asks Retain, and again if a timestamp that it went by was wrong: what is
+// deleted can't be had back.
+func (l *Log) retain(now time.Time) (segments []SegmentInfo, start int64, reason string, err error) {
+	for {
+		if segments, err = l.Segments(); err != nil {
+			return nil, -1, "", err
+		}
+		s := l.st.load()
+		start, reason = Retain(segments, *l.opts.Load(), now.UnixMilli(), s.HighWatermark)
+		right := true
+		for i := 0; i < len(segments) && segments[i].End <= start && !segments[i].Active; i++ {
+			seg := s.find(segments[i].Base)
+			if seg == nil || seg == s.active || seg.base != segments[i].Base {
+				continue
+			}
+			ts, err := l.checkedMaxTime(seg)
+			if err != nil {
+				return nil, -1, "", err
+			}
+			right = right && ts == segments[i].MaxTimestamp
+		}
+		if right {
+			return segments, start, reason, nil
+		}
+	}
 }
 
 // SetLogStart moves the log start up, durably. A log that is not archived drops

@@ -488,3 +488,47 @@ func TestReadLimits(t *testing.T) {
 		t.Errorf("at the high watermark: %d bytes, %v", r.Records.Len(), err)
 	}
 }
+
+func TestALogMayBeClosedAndOpenedAgain(t *testing.T) {
+	d := openDir(t, testConfig(t, vfs.NewMem()))
+	for i := range 3 {
+		l := openLog(t, d, Options{SegmentBytes: 400})
+		wantOffsets(t, l, 0, int64(10*i))
+		for range 5 {
+			mustAppend(t, l, records(2, 50, testNow))
+		}
+		if _, err := d.Open(testTP, [16]byte{1, 2, 3}, Options{}); err == nil {
+			t.Fatal("opened twice")
+		}
+		if got := readAll(t, l, 0); len(got) != 5*(i+1) {
+			t.Fatalf("read %v", got)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFileGoneUnderARunningLog (hazard C3): an error, not a loop.
+func TestFileGoneUnderARunningLog(t *testing.T) {
+	fsys := vfs.NewMem()
+	d := openDir(t, testConfig(t, fsys))
+	l := openLog(t, d, Options{SegmentBytes: 400})
+	for range 10 {
+		mustAppend(t, l, records(2, 50, testNow))
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s := l.st.load().sealed[1]
+	s.handle.Swap(nil).unpin()
+	if err := fsys.Remove(s.path(logSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Read(ReadRequest{Offset: s.base, MaxBytes: 100, Until: UntilCounted}); !errors.Is(err, ErrQuarantined) {
+		t.Fatalf("read: %v", err)
+	}
+	if _, err := l.OffsetForTime(context.Background(), testNow, UntilCounted); !errors.Is(err, ErrQuarantined) {
+		t.Fatalf("lookup: %v", err)
+	}
+}

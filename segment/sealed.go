@@ -53,7 +53,7 @@ func (l *Log) firstTimeOf(s *segment) (int64, error) {
 	if known := s.baseTime.Load(); known != 0 {
 		return known - 2, nil
 	}
-	h, err := l.dir.handles.pin(s)
+	h, err := l.pin(s)
 	if err != nil {
 		return 0, err
 	}
@@ -107,7 +107,7 @@ func (l *Log) OpenSealed(base int64) (*SealedFile, error) {
 	if i < 0 || s == nil || s.base != base {
 		return nil, fmt.Errorf("%w: %d", errNotSealed, base)
 	}
-	h, err := l.dir.handles.pin(s)
+	h, err := l.pin(s)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (l *Log) producersAt(s *segment) ([]byte, error) {
 	if b != nil && t.loadSnapshot(b) != nil {
 		t.reset()
 	}
-	h, err := l.dir.handles.pin(s)
+	h, err := l.pin(s)
 	if err != nil {
 		return nil, err
 	}

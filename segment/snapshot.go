@@ -94,5 +94,19 @@ func (t *producers) loadSnapshot(b []byte) error {
 	return nil
 }
 
+// MaxProducerID is the highest producer id that a .snapshot file names, -1 for
+// none: whoever goes on from the file must not hand out those ids again.
+func MaxProducerID(snapshot []byte) (int64, error) {
+	var t producers
+	if err := t.loadSnapshot(snapshot); err != nil {
+		return -1, err
+	}
+	highest := int64(-1)
+	for id := range t.byID {
+		highest = max(highest, id)
+	}
+	return highest, nil
+}
+
 // castagnoli is never written; MakeTable returns one shared table.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"firn/segment/vfs"
@@ -30,19 +31,19 @@ func TestRestoreAfterACrashAnywhere(t *testing.T) {
 		w.describe()
 		b := w.start(newDisk(), w.defaults())
 		b.lead(7)
-		ops := 0
+		var ops atomic.Int64
 		b.store.Set(func(objstore.Op) objstore.Fault {
 			if b.dead.Load() {
 				return objstore.Fault{Before: errCrashed}
 			}
-			if ops++; ops == n+1 {
+			if ops.Add(1) == int64(n+1) {
 				b.dead.Store(true)
 				return objstore.Fault{Before: errCrashed}
 			}
 			return objstore.Fault{}
 		})
 		b.life()
-		done := ops <= n
+		done := ops.Load() <= int64(n)
 		b.crash()
 		lost, _ := w.pointers.LoadPointer(t.Context(), testPart)
 

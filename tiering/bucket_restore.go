@@ -7,12 +7,20 @@ import (
 	"fmt"
 	"math"
 
+	"firn/segment"
 	"firn/tiering/objstore"
 )
 
 // EpochGap is how far above every leader epoch in the bucket a restored cluster
 // begins, so that disks that survived the old one don't refuse its leaders.
 const EpochGap = 1_000_000
+
+// ProducerIDGap is how far above every producer id in the archive a restored
+// cluster hands out new ones. An id that is handed out twice makes a new
+// producer's first records look like an old one's repetition, and they would be
+// acknowledged without being written (E13). The gap is for the ids of what had
+// not been archived: their producers may still live.
+const ProducerIDGap = 1_000_000_000
 
 // RestorePlan is what a new broker must know to go on from a bucket alone (T6).
 // Whoever writes the metadata creates each topic with its id, configs and
@@ -22,8 +30,10 @@ type RestorePlan struct {
 	// Was is firn.json as it was found, Now as it is after the takeover.
 	Was, Now Identity
 	// Epoch is the leader epoch for every partition: EpochGap above all seen.
-	Epoch  int32
-	Topics []RestoreTopic
+	Epoch int32
+	// ProducerID is the first producer id that may be handed out.
+	ProducerID int64
+	Topics     []RestoreTopic
 	// Deleted are topics with a tombstone: their objects are still there, for
 	// a purge to remove.
 	Deleted []TopicInfo
@@ -36,6 +46,8 @@ type RestorePlan struct {
 	Problems []Problem
 
 	rebuild bool
+	// maxProducer is the highest producer id seen, -1 for none.
+	maxProducer int64
 }
 
 // RestoreTopic is a topic to create.
@@ -87,7 +99,7 @@ func PlanRestore(ctx context.Context, store objstore.Store, o RestoreOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	plan := &RestorePlan{Was: was, Now: was, rebuild: o.Rebuild}
+	plan := &RestorePlan{Was: was, Now: was, rebuild: o.Rebuild, maxProducer: -1}
 	maxEpoch := int32(-1)
 	byName := make(map[string]TopicID)
 	for i := range topics {
@@ -114,6 +126,10 @@ func PlanRestore(ctx context.Context, store objstore.Store, o RestoreOptions) (*
 		return nil, fmt.Errorf("tiering: restore: leader epoch %d is too high to go on above it", maxEpoch)
 	}
 	plan.Epoch = max(maxEpoch, 0) + EpochGap
+	if plan.maxProducer > math.MaxInt64-2*ProducerIDGap {
+		return nil, fmt.Errorf("tiering: restore: producer id %d is too high to go on above it", plan.maxProducer)
+	}
+	plan.ProducerID = plan.maxProducer + 1 + ProducerIDGap
 	return plan, nil
 }
 
@@ -164,6 +180,7 @@ func (plan *RestorePlan) take(ctx context.Context, b *Bucket, bp *BucketPartitio
 	if err != nil {
 		return err
 	}
+	var newest *Entry
 	for e, err := range b.Entries(ctx, bp) {
 		var pe *PageError
 		if errors.As(err, &pe) && aboutObject(err) {
@@ -183,6 +200,10 @@ func (plan *RestorePlan) take(ctx context.Context, b *Bucket, bp *BucketPartitio
 		}
 		delete(objects, log)
 		delete(objects, idx)
+		newest = e
+	}
+	if err := plan.producers(ctx, b, bp, newest); err != nil {
+		return err
 	}
 	if bp.Manifest != nil {
 		for i := range bp.Manifest.Pages {
@@ -194,6 +215,31 @@ func (plan *RestorePlan) take(ctx context.Context, b *Bucket, bp *BucketPartitio
 		plan.Unnamed++
 		plan.UnnamedBytes += size
 	}
+	return nil
+}
+
+// producers notes the producer ids that the partition's log will go on with: it
+// starts again with the state that its newest index holds (T8).
+func (plan *RestorePlan) producers(ctx context.Context, b *Bucket, bp *BucketPartition, newest *Entry) error {
+	if newest == nil {
+		return nil
+	}
+	x, err := b.Index(ctx, bp.Partition, newest)
+	if aboutObject(err) {
+		return nil // present has reported it, or a verify will
+	}
+	if err != nil {
+		return err
+	}
+	if len(x.Producers) == 0 {
+		return nil
+	}
+	id, err := segment.MaxProducerID(x.Producers)
+	if err != nil {
+		plan.Problems = append(plan.Problems, Problem{Partition: bp.Partition, Key: newest.IndexKey(bp.Partition), From: newest.Base, Below: newest.End, What: err.Error()})
+		return nil
+	}
+	plan.maxProducer = max(plan.maxProducer, id)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"firn/tiering/objstore"
@@ -64,6 +65,9 @@ func TestRestoreOfAnArchive(t *testing.T) {
 		}
 		if plan.Was.ArchiveID != "archive-1" || plan.Now.ArchiveID != "archive-2" || plan.Now.ClusterID != "cluster-1" || plan.Epoch != 4+EpochGap || plan.Unnamed != 0 {
 			t.Errorf("plan %+v", plan)
+		}
+		if plan.ProducerID != 800+1+ProducerIDGap {
+			t.Errorf("producer ids go on at %d, want %d above 800", plan.ProducerID, ProducerIDGap)
 		}
 		if len(plan.Deleted) != 1 || plan.Deleted[0].Name != "gone" || len(plan.Topics) != 1 {
 			t.Fatalf("topics %+v, deleted %+v", plan.Topics, plan.Deleted)
@@ -203,16 +207,16 @@ func TestRestoreOfAnOutage(t *testing.T) {
 	for n := 0; ; n++ {
 		bt := &bucketTest{T: t, store: objstore.NewMem()}
 		bt.standard()
-		i := 0
+		var calls atomic.Int64
 		bt.store = objstore.Inject(bt.store, func(objstore.Op) objstore.Fault {
-			if i++; i == n+1 {
+			if calls.Add(1) == int64(n+1) {
 				return objstore.Fault{Before: down}
 			}
 			return objstore.Fault{}
 		})
 		plan, err := bt.restore("b", true)
 		if err == nil {
-			if i > n {
+			if calls.Load() > int64(n) {
 				t.Fatalf("call %d failed and the restore did not stop: %+v", n+1, plan)
 			}
 			break

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -130,7 +132,7 @@ func (t *bucketTest) seal(p Partition, base, end int64, epoch, size int) testSeg
 	x.Topic, x.Partition = p.ID, p.Num
 	x.FileBase, x.End, x.BaseTime, x.MaxTime = base, end, found.BaseTime, found.MaxTime
 	x.Size, x.Records, x.LogCRC, x.Blocks = int64(len(s.log)), found.Records, found.CRC, found.Blocks
-	x.Producers = fmt.Appendf(nil, "producers at %d", end)
+	x.Producers = producerSnapshot(end)
 	x.Epochs = []segment.EpochStart{{Epoch: int32(epoch), Start: 0}}
 	if epoch > 1 {
 		x.Epochs = []segment.EpochStart{{Epoch: 1, Start: 0}, {Epoch: int32(epoch), Start: min(base, 500)}}
@@ -362,4 +364,20 @@ func TestVerifyOfAnOutageSaysNothingAboutTheArchive(t *testing.T) {
 	if r, err := NewBucket(f).Verify(t.Context(), VerifyOptions{Workers: 1}); err != nil || len(r.Problems) != 0 {
 		t.Errorf("with broken streams: %v, %v", err, r.Problems)
 	}
+}
+
+// producerSnapshot is a .snapshot file that knows one producer, whose id is end.
+func producerSnapshot(end int64) []byte {
+	be := binary.BigEndian
+	body := be.AppendUint32(nil, 1)
+	body = be.AppendUint64(body, uint64(end))
+	body = be.AppendUint16(body, 0)             // epoch
+	body = be.AppendUint32(body, 0)             // last sequence
+	body = be.AppendUint64(body, uint64(end-1)) // last offset
+	body = be.AppendUint32(body, 0)             // offset delta
+	body = be.AppendUint64(body, 0)             // timestamp
+	body = be.AppendUint32(body, 0)             // coordinator epoch
+	body = be.AppendUint64(body, math.MaxUint64)
+	head := be.AppendUint32(be.AppendUint16(nil, 1), crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+	return append(head, body...)
 }

@@ -86,4 +86,13 @@
 //	tiering.sweep.delete           before an orphan goes
 //	tiering.purge.tombstone        before deleted.json
 //	tiering.purge.delete           before an object of a deleted topic goes
+//
+// # Without a broker
+//
+// The bucket alone suffices (T6). Bucket finds each partition's manifest without
+// a pointer, by the graph of predecessors: the branch that reaches the highest
+// epoch wins, leaves of one epoch are united (bucket_graph.go, pure). On it stand
+// Verify, Extract, Copy and Restore, which `firn archive` offers. Restore takes
+// the prefix over before it counts, and what it does not name the sweep leaves
+// alone until ReleaseKept.
 package tiering

@@ -174,17 +174,14 @@ func (d *demo) wait(ctx context.Context) error {
 	start := time.Now()
 	for {
 		var only, archived, total int64
-		err := admin(d.brokers, func(a *kadm.Client) error {
-			vs, err := d.views(ctx, a)
-			for _, v := range vs {
-				only += v.LocalStart - v.LogStart
-				archived += max(v.Archived, v.LogStart) - v.LogStart
-				total += v.End - v.LogStart
-			}
-			return err
-		})
+		vs, err := topicViews(ctx, d.brokers, d.topic)
 		if err != nil {
 			return err
+		}
+		for _, v := range vs {
+			only += v.LocalStart - v.LogStart
+			archived += max(v.Archived, v.LogStart) - v.LogStart
+			total += v.End - v.LogStart
 		}
 		part := float64(only) / float64(max(total, 1))
 		d.progress(what, part)
@@ -202,14 +199,6 @@ func (d *demo) wait(ctx context.Context) error {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-}
-
-func (d *demo) views(ctx context.Context, a *kadm.Client) ([]partitionView, error) {
-	ts, err := a.ListTopics(ctx, d.topic)
-	if err != nil {
-		return nil, fmt.Errorf("look up %s: %w", d.topic, err)
-	}
-	return tiers(ctx, a, ts[d.topic])
 }
 
 func (d *demo) replayMonth(ctx context.Context) error {

@@ -75,7 +75,17 @@ func load(s sources) (*settings, error) {
 	if out.config, out.warnings, err = config.NewBroker(config.NewRegistry(), st); err != nil {
 		return nil, err
 	}
-	return out, out.layout(s.data)
+	if err := out.layout(s.data); err != nil {
+		return nil, err
+	}
+	if out.archiveIsDefault {
+		// DescribeConfigs shows what holds, so that tools find the archive.
+		st.Profile["archive.url"] = out.archive
+		if out.config, _, err = config.NewBroker(config.NewRegistry(), st); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // layout decides where everything lies. With log.dirs in the configuration and
@@ -115,7 +125,6 @@ func (s *settings) layout(data string) error {
 		s.archiveIsDefault = true
 		s.archive = "file://" + filepath.ToSlash(filepath.Join(abs, "archive"))
 	}
-	s.config = s.config.WithArchive(s.archive != "")
 	return nil
 }
 

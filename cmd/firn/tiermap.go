@@ -14,11 +14,11 @@ const mapWidth = 60
 
 // drawMap shows where each stretch of time of each partition lies.
 func (d *demo) drawMap(ctx context.Context) error {
+	vs, err := topicViews(ctx, d.brokers, d.topic)
+	if err != nil {
+		return err
+	}
 	return admin(d.brokers, func(a *kadm.Client) error {
-		vs, err := d.views(ctx, a)
-		if err != nil {
-			return err
-		}
 		step := d.until.Sub(d.from) / mapWidth
 		starts := make([]kadm.ListedOffsets, mapWidth)
 		for i := range starts {

@@ -155,6 +155,19 @@ func topicDescribe(g *global) *cobra.Command {
 	return c
 }
 
+// topicViews is tiers of a topic by name.
+func topicViews(ctx context.Context, brokers, topic string) (vs []partitionView, err error) {
+	err = admin(brokers, func(a *kadm.Client) error {
+		ts, err := a.ListTopics(ctx, topic)
+		if err != nil {
+			return fmt.Errorf("look up %s: %w", topic, err)
+		}
+		vs, err = tiers(ctx, a, ts[topic])
+		return err
+	})
+	return vs, err
+}
+
 // tiers lists a topic's partitions with their offsets in both tiers.
 func tiers(ctx context.Context, a *kadm.Client, d kadm.TopicDetail) ([]partitionView, error) {
 	var offsets [4]kadm.ListedOffsets

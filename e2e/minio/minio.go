@@ -121,8 +121,14 @@ func (s *Server) start() bool {
 	}
 }
 
+// ready asks for an object too: a server that says it is ready may still refuse
+// everything until it has read who its users are.
 func ready(ctx context.Context, endpoint string) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint+"/minio/health/ready", nil)
+	return answers(ctx, endpoint+"/minio/health/ready", http.StatusOK) && answers(ctx, endpoint+"/none/none", http.StatusForbidden)
+}
+
+func answers(ctx context.Context, url string, status int) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return false
 	}
@@ -131,7 +137,7 @@ func ready(ctx context.Context, endpoint string) bool {
 		return false
 	}
 	resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
+	return resp.StatusCode == status
 }
 
 // binary finds MinIO where `make minio` builds it.

@@ -108,6 +108,13 @@ func NextProducerIDs(ctx context.Context, s Store, broker int32) (int64, error) 
 	return 0, fmt.Errorf("meta: taking producer ids: %w", last)
 }
 
+// ReserveProducerIDs makes first the next producer id of a cluster that has
+// handed out none: for a cluster that goes on from an archive.
+func ReserveProducerIDs(first int64) Write {
+	value := encode(producerIDsJSON{1, -1, strconv.FormatInt(first, 10), strconv.FormatInt(first-1, 10)})
+	return Write{Ops: []Op{{Kind: Create, Path: producerIDs, Value: value}}}
+}
+
 func nextProducerIDs(ctx context.Context, s Store) (first int64, version int32, err error) {
 	n, err := s.Get(ctx, producerIDs)
 	if errors.Is(err, ErrNotFound) {

@@ -255,3 +255,16 @@ func TestProducerIDsAreHandedOutOnce(t *testing.T) {
 		t.Errorf("%s, want %s", b.Value, want)
 	}
 }
+
+func TestReservedProducerIDsAreSkipped(t *testing.T) {
+	_, s := newStore(t)
+	must(t, ReserveProducerIDs(5_000).Commit(t.Context(), s))
+	first, err := NextProducerIDs(t.Context(), s, 1)
+	must(t, err)
+	if first != 5_000 {
+		t.Errorf("the first block begins at %d, want 5000", first)
+	}
+	if err := ReserveProducerIDs(9_000).Commit(t.Context(), s); !errors.Is(err, ErrExists) {
+		t.Errorf("a second reservation: %v, want ErrExists", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 )
 
@@ -57,7 +58,7 @@ type prober struct {
 func (p *prober) run(ctx context.Context) error {
 	body := bytes.Repeat([]byte("firn probe "), 1000)
 	if err := p.store.Put(ctx, p.key, bytes.NewReader(body), int64(len(body))); err != nil {
-		return failed("write an object", err, "Grant the credentials s3:PutObject below the prefix")
+		return failed("write an object", err, "Let firn write below the prefix: s3:PutObject for a bucket, write permission for a directory")
 	}
 	if err := p.create(ctx, body[:11]); err != nil {
 		return err
@@ -70,7 +71,7 @@ func (p *prober) run(ctx context.Context) error {
 	}
 	for _, k := range []string{p.key, p.key + "-c"} {
 		if err := p.store.Delete(ctx, k); err != nil {
-			return failed("delete an object", err, "Grant the credentials s3:DeleteObject below the prefix")
+			return failed("delete an object", err, "Let firn delete below the prefix: s3:DeleteObject for a bucket, write permission for a directory")
 		}
 	}
 	return nil
@@ -95,7 +96,7 @@ func (p *prober) read(ctx context.Context, body []byte) error {
 	const off, n = 4000, 3000
 	got, err := p.readBack(ctx, off, n)
 	if err != nil {
-		return failed("read a range of an object", err, "Grant the credentials s3:GetObject below the prefix")
+		return failed("read a range of an object", err, "Let firn read below the prefix: s3:GetObject for a bucket, read permission for a directory")
 	}
 	if !bytes.Equal(got, body[off:off+n]) {
 		return &ProbeError{"read a range of an object", errWrong,
@@ -140,7 +141,7 @@ func (p *prober) list(ctx context.Context) error {
 			return nil
 		})
 		if err != nil {
-			return failed("list objects", err, "Grant the credentials s3:ListBucket on the bucket")
+			return failed("list objects", err, "Let firn list below the prefix: s3:ListBucket for a bucket, read permission for a directory")
 		}
 		if found {
 			return nil
@@ -160,7 +161,9 @@ func failed(step string, err error, grant string) error {
 	do := "Check that the store runs and that archive.url (endpoint, bucket, region) is right."
 	switch {
 	case errors.Is(err, ErrDenied):
-		do = grant + ", or use other credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile)."
+		do = grant + "; or use other credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile)."
+	case errors.Is(err, syscall.ENOSPC):
+		do = "Free some space, or move the archive to a larger file system."
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrExists), errors.Is(err, ErrRange), errors.Is(err, errors.ErrUnsupported):
 		do = grant + "."
 	}
