@@ -80,17 +80,28 @@ func (l *Log) retain(ctx context.Context, ld *leadership, now time.Time) error {
 // moveLogStartLocked moves the log start: in the pointer first, if there is one (T4).
 func (l *Log) moveLogStartLocked(ctx context.Context, ld *leadership, start int64, now time.Time) error {
 	if err := l.readyLocked(ctx, ld); err != nil {
-		return err
+		return unavailable(err)
 	}
 	if ld.ptr.Exists() && start > ld.ptr.LogStart {
 		if err := l.a.Disowned(); err != nil {
 			return err
 		}
 		if err := l.publishLocked(ctx, ld, change{logStart: start}, now); err != nil {
-			return err
+			return unavailable(err)
 		}
 	}
 	return l.local.SetLogStart(ctx, start)
+}
+
+// unavailable makes err one that a client may be told: an error of the store or
+// of the metadata store says that it can't be done now.
+func unavailable(err error) error {
+	for _, known := range []error{ErrFenced, ErrMoved, ErrNotOurs, ErrRolledBack, ErrLost, ErrUnavailable, errNotLeading} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // SetLogStart moves the log start, as DeleteRecords asks.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -176,10 +177,11 @@ func (l *Log) Lead(ctx context.Context, epoch int32) error {
 	}
 	if last := l.last; last != nil && last.epoch == epoch {
 		// The same epoch again, within this process: its last pointer write may
-		// still be on its way, and the fence would let it through.
+		// still be on its way, and the fence would let it through. What it has
+		// uploaded is as good as it was.
 		ld.unsettled = last.unsettled
 		last.mu.Lock()
-		ld.mu.live = maps.Clone(last.mu.live)
+		ld.mu.live, ld.mu.uploaded, ld.mu.since = maps.Clone(last.mu.live), slices.Clone(last.mu.uploaded), last.mu.since
 		last.mu.Unlock()
 	}
 	l.last = ld
@@ -191,7 +193,8 @@ func (l *Log) Lead(ctx context.Context, epoch int32) error {
 	return nil
 }
 
-var errNotLeading = errors.New("tiering: not leading any more")
+// errNotLeading ends what was under way when StopLeading came.
+var errNotLeading = fmt.Errorf("%w: stopped leading", ErrFenced)
 
 // StopLeading ends what the leader does. What is under way fails at its next
 // step to the store; should a pointer write be under way, the fence decides.
