@@ -7,6 +7,7 @@
 // # Where to find what
 //
 //	server, conn, memory, write     listeners and connections
+//	queue                           acks that wait, in order
 //	dispatch                        the table of APIs: what isn't there isn't advertised
 //	produce, fetch…                 the hot path, parsed by hand (broker/wire)
 //	one file per API                metadata, create_topics, list_offsets, …
@@ -35,6 +36,24 @@
 // An admin request is answered when its outcome is to be seen in the picture and,
 // of partitions led here, when they lead; or with a time-out.
 //
+// # A connection
+//
+// One goroutine reads it and answers in order. Produce and Fetch are parsed where
+// they lie in its buffer, everything else is decoded from a copy, so that handlers
+// may keep it (G5).
+//
+//	frames ─▶ Produce ─▶ Partition.Append ─▶ acked? ─▶ held back while whole
+//	   │                                       │       requests are buffered ─▶ one write
+//	   │                                       └ not yet ─▶ queue of acks ─▶ its responder
+//	   ├────▶ Fetch ─▶ read ─▶ enough? ─▶ head, then records by sendfile
+//	   │                 ▲       └ not yet ─▶ wait: high watermark, log start,
+//	   │                 └──────────────────  leadership, arrivals from the archive
+//	   └────▶ the rest ─▶ kmsg ─▶ handler, on this goroutine
+//
+// What waits doesn't grow: a large frame takes its memory from one budget first
+// and isn't read until it has it, the queue of acks is bounded, and a client that
+// doesn't read its answers isn't read either. An idle connection keeps no buffer.
+//
 // # The start
 //
 //	listeners open    clients may connect, and wait
@@ -52,8 +71,9 @@
 //	B14  a topic is its id: logs, pointers and pictures never go by name alone
 //	R4   every write of an admin request checks this broker's own registration
 //	S7   a log that is missing from the disk is not made anew in silence
+//	S6   an ack goes by what the log counts, that of acks=1 too
 //	T4   retention and DeleteRecords are the leader's alone
-//	T7   a lookup that can't be answered now gets a code that clients retry
+//	T7   a lookup or fetch that can't be answered now gets a code that clients retry
 //
 // # What a crash leaves
 //
