@@ -532,3 +532,27 @@ func TestFileGoneUnderARunningLog(t *testing.T) {
 		t.Fatalf("lookup: %v", err)
 	}
 }
+
+// TestTruncationTakesTheIndexFiles that an earlier stop wrote: their entries must
+// not meet the batches that come instead.
+func TestTruncationTakesTheIndexFiles(t *testing.T) {
+	fsys := vfs.NewMem()
+	for range 2 {
+		d := openDir(t, testConfig(t, fsys))
+		l := openLog(t, d, Options{IndexIntervalBytes: 100})
+		for range 5 {
+			mustAppend(t, l, records(2, 50, testNow))
+		}
+		if err := l.TruncateTo(l.Offsets().End - 4); err != nil {
+			t.Fatal(err)
+		}
+		for _, suffix := range []string{offsetSuffix, timeSuffix} {
+			if b := fileBytes(t, fsys, l.st.load().active.path(suffix)); b != nil {
+				t.Fatalf("%s is left with %d bytes", suffix, len(b))
+			}
+		}
+		if err := d.Close(CleanMark{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
