@@ -108,7 +108,7 @@ func (b *Broker) checkTopicConfigs(t *topic, before, after map[string]string) er
 		delete(before, "cleanup.policy")
 		delete(after, "cleanup.policy")
 	}
-	return configRefusal(kerr.InvalidConfig, b.settings().CheckTopic(before, after))
+	return configRefusal(kerr.InvalidConfig, b.settings().CheckTopic(t.Name, before, after))
 }
 
 // changed is what of after differs from before, and what is gone of it with no value.

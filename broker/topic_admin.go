@@ -57,7 +57,7 @@ func (b *Broker) planTopic(x *topicIndex, w *newTopic, collides map[string]strin
 		return meta.Topic{}, refuse(kerr.InvalidTopicException, "Topic '%s' collides with existing topic: %s", w.name, other)
 	}
 	if !w.internal {
-		if err := x.settings.CheckTopic(nil, w.configs); err != nil {
+		if err := x.settings.CheckTopic(w.name, nil, w.configs); err != nil {
 			return meta.Topic{}, configRefusal(kerr.InvalidConfig, err)
 		}
 	}
