@@ -79,6 +79,7 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 		Shortage:           b.shortage,
 		CopyBytesPerSecond: noLimitAsZero(c.Int("remote.log.manager.copy.max.bytes.per.second")),
 		DeleteGrace:        max(c.Millis("archive.delete.grace.ms"), 1), // 0 means 0 here
+		SweepEvery:         c.Millis("archive.sweep.interval.ms"),
 	})
 	b.replicas.archive = b.archive
 	return nil
@@ -158,7 +159,7 @@ func policyOf(t config.Topic, c *config.Broker) tiering.Policy {
 		CopyLagBytes:        t.RemoteCopyLagBytes,
 		RollAfter:           c.Millis("archive.upload.max.interval.ms"),
 		RollSmallAfter:      c.Millis("archive.upload.small.max.interval.ms"),
-		RollBytes:           c.Int("archive.upload.min.bytes"),
+		RollBytes:           max(c.Int("archive.upload.min.bytes"), 1), // 0 means the default there
 	}
 	if !t.CleanupDelete { // nothing goes by age or size
 		p.RetentionMs, p.RetentionBytes = -1, -1

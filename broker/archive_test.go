@@ -97,7 +97,9 @@ func TestADeletedTopicLeavesTheArchiveAfterTheGrace(t *testing.T) {
 	if code := n.delete("t"); code != 0 {
 		t.Fatalf("code %d", code)
 	}
-	n.purge(t.Context())
+	if again := n.purge(t.Context()); again != purgeEvery {
+		t.Errorf("nothing is left, and it looks again in %v", again)
+	}
 	var left []string
 	err := store.List(context.Background(), "t~", func(o objstore.Object) error { left = append(left, o.Key); return nil })
 	if err != nil || len(left) > 0 {
@@ -236,4 +238,22 @@ func TestABrokerStartsWithoutItsStoreAndLeadsWhatDoesNotNeedIt(t *testing.T) {
 	if got := n.list("lost", 0, -1).Offset; got != end || end < 1 {
 		t.Errorf("the log ends at %d, archived is up to %d", got, end)
 	}
+}
+
+func TestADeletedTopicIsLookedAtWhenItsGraceIsOver(t *testing.T) {
+	n := startNodeWith(t, t.TempDir(), objstore.NewMem(), "archive.delete.grace.ms=5000")
+	n.create("t", 1)
+	if code := n.delete("t"); code != 0 {
+		t.Fatalf("code %d", code)
+	}
+	if again := n.purge(t.Context()); again > 5*time.Second || again <= 0 {
+		t.Errorf("looks again in %v", again)
+	}
+}
+
+func TestAnActiveSegmentOfAnySizeGoesUpIfTheMinimumIsZero(t *testing.T) {
+	n := startNodeWith(t, t.TempDir(), objstore.NewMem(), "archive.upload.max.interval.ms=1000", "archive.upload.min.bytes=0")
+	n.create("t", 1)
+	n.fill("t", 1)
+	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset == 0 })
 }

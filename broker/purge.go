@@ -9,7 +9,8 @@ import (
 	"firn/tiering"
 )
 
-// purgeEvery is how often the tombstones of deleted topics are looked at.
+// purgeEvery is how often the tombstones of deleted topics are looked at, unless
+// one is known to be due earlier.
 const purgeEvery = 30 * time.Second
 
 // runArchive has the archive work, and finishes the deletion of topics.
@@ -17,11 +18,11 @@ func (b *Broker) runArchive(ctx context.Context) error {
 	var purging sync.WaitGroup
 	defer purging.Wait()
 	purging.Go(func() {
-		for {
-			b.purge(ctx)
-			if !sleep(ctx, purgeEvery) {
-				return
-			}
+		select {
+		case <-b.ready: // before that it is not known whom it falls to
+		case <-ctx.Done():
+		}
+		for sleep(ctx, b.purge(ctx)) {
 		}
 	})
 	if b.archive == nil {
@@ -35,22 +36,29 @@ func (b *Broker) runArchive(ctx context.Context) error {
 
 // purge removes what is archived of deleted topics. The tombstone in the metadata
 // store, written with the deletion, goes last: until then any start goes on here.
-func (b *Broker) purge(ctx context.Context) {
+// It returns when to look again.
+func (b *Broker) purge(ctx context.Context) (again time.Duration) {
 	purges, err := meta.LoadPurges(ctx, b.cfg.Meta)
 	if err != nil {
 		if ctx.Err() == nil {
 			b.log.Warn("reading the tombstones of deleted topics; will retry", "err", err)
 		}
-		return
+		return purgeEvery
 	}
+	again = purgeEvery
 	for _, p := range purges {
 		if !b.purges(p) {
 			continue
 		}
-		if err := b.purgeTopic(ctx, p); err != nil && ctx.Err() == nil {
+		wait, err := b.purgeTopic(ctx, p)
+		if err != nil && ctx.Err() == nil {
 			b.log.Warn("removing a deleted topic from the archive; will retry", "topic", p.Name, "err", err)
 		}
+		if wait > 0 {
+			again = min(again, wait)
+		}
 	}
+	return again
 }
 
 // purges: it falls to this broker, by hash of those that are registered.
@@ -62,20 +70,22 @@ func (b *Broker) purges(p meta.Purge) bool {
 	return brokers[int(p.ID[0])%len(brokers)].ID == b.cfg.NodeID
 }
 
-func (b *Broker) purgeTopic(ctx context.Context, p meta.Purge) error {
+// purgeTopic removes what is archived of one topic, or says how long a reader may
+// still be at it.
+func (b *Broker) purgeTopic(ctx context.Context, p meta.Purge) (wait time.Duration, err error) {
 	if b.archive != nil {
 		if err := b.archive.Bury(ctx, p.Name, tiering.TopicID(p.ID)); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	grace := b.settings().Millis("archive.delete.grace.ms")
-	if b.now().Before(time.UnixMilli(p.At).Add(grace)) {
-		return nil // a reader may still be at it
+	if wait := time.UnixMilli(p.At).Add(grace).Sub(b.now()); wait > 0 {
+		return wait, nil
 	}
 	if b.archive != nil {
 		if _, err := b.archive.Purge(ctx, p.Name, tiering.TopicID(p.ID)); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return b.commit(ctx, meta.Purged(p))
+	return 0, b.commit(ctx, meta.Purged(p))
 }

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"firn/broker/config"
 	"fmt"
 	"strings"
 )
@@ -15,11 +14,6 @@ const (
 // isInternal says whether name is one of the broker's own topics.
 func isInternal(name string) bool {
 	return name == offsetsTopic || name == transactionTopic
-}
-
-// neverArchived: an internal topic, or one whose name is too long for the archive.
-func neverArchived(name string) bool {
-	return isInternal(name) || len(name) > config.MaxArchivedName
 }
 
 // maxTopicName leaves room for "-<partition>" and Kafka's suffixes in a file name.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -38,11 +37,8 @@ type Archive struct {
 		sync.Mutex
 		closed bool
 		logs   map[Partition]*Log
-		sorted []*Log // of logs; nil when they have changed
 	}
-	queue      queue
-	complaints complaints
-	blocks     sync.Pool // *[BlockSize]byte, for scans
+	queue queue
 }
 
 // New makes an Archive. It does no I/O.
@@ -54,7 +50,6 @@ func New(c Config) *Archive {
 	a.copies.set(c.CopyBytesPerSecond)
 	a.mu.logs = map[Partition]*Log{}
 	a.queue.ready = make(chan struct{}, 1)
-	a.blocks.New = func() any { return new([BlockSize]byte) }
 	a.metrics = newMetrics(a)
 	blocks := c.Cache
 	if blocks == nil {
@@ -93,7 +88,6 @@ func (a *Archive) Open(ctx context.Context, local *segment.Log, c PartitionConfi
 		return nil, fmt.Errorf("tiering: %s is open already", c.Partition)
 	}
 	a.mu.logs[c.Partition] = l
-	a.mu.sorted = nil
 	return l, nil
 }
 
@@ -118,11 +112,13 @@ func (a *Archive) Close() {
 // logs is a snapshot of the open logs, in a fixed order.
 func (a *Archive) logs() []*Log {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.mu.sorted == nil {
-		a.mu.sorted = slices.SortedFunc(maps.Values(a.mu.logs), func(x, y *Log) int { return x.part.compare(y.part) })
+	list := make([]*Log, 0, len(a.mu.logs))
+	for _, l := range a.mu.logs {
+		list = append(list, l)
 	}
-	return a.mu.sorted // replaced, never changed
+	a.mu.Unlock()
+	slices.SortFunc(list, func(x, y *Log) int { return x.part.compare(y.part) })
+	return list
 }
 
 func (a *Archive) failpoint(name string) error {

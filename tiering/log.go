@@ -34,8 +34,6 @@ type Log struct {
 	pub     gate // held by who reads or moves the pointer as the leader
 	keeping gate // held by Keep
 
-	last *leadership // the newest, over or not; guarded by pub
-
 	mu struct {
 		sync.Mutex
 		closed   bool
@@ -116,7 +114,6 @@ func (l *Log) Close() {
 	l.mu.Unlock()
 	l.a.mu.Lock()
 	delete(l.a.mu.logs, l.part)
-	l.a.mu.sorted = nil
 	l.a.mu.Unlock()
 }
 
