@@ -56,7 +56,7 @@ func BenchmarkScan(b *testing.B) {
 func BenchmarkScanDisk(b *testing.B) {
 	s := newShelf()
 	objs := s.fill(b, 4, 64)
-	c, err := Open(Config{Store: s.store, FS: vfs.OS(), Dir: b.TempDir(), Disk: 1 << 30})
+	c, err := Open(Config{Store: s.store, FS: vfs.OS(), Dir: b.TempDir(), Disk: 1 << 30, MinFree: -1})
 	if err != nil {
 		b.Fatal(err)
 	}

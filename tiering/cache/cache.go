@@ -35,6 +35,10 @@ type Config struct {
 	Dir string
 	// Disk bounds the disk cache, in bytes; 0 means no disk cache.
 	Disk int64
+	// MinFree is how many bytes of the disk cache's file system stay free: below
+	// it nothing is added, and what is there makes room. 0 means a tenth, at most
+	// 10 GiB: twice what the logs keep free, which come first. -1 means none.
+	MinFree int64
 	// Window bounds the read-ahead of one stream, in bytes; 0 means 64 MiB.
 	Window int64
 	// GetBytes bounds one GET, in bytes; 0 means 32 MiB. Larger ones cost fewer
@@ -136,7 +140,7 @@ func Open(cfg Config) (*Cache, error) {
 	if cfg.Dir == "" || cfg.Disk <= 0 {
 		return c, nil
 	}
-	d, err := openDisk(cfg.FS, cfg.Dir, cfg.Disk, c.met, c.cfg.Log)
+	d, err := openDisk(&c.cfg, c.met)
 	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("cache: open %s: %w", cfg.Dir, err)

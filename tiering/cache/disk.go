@@ -29,6 +29,7 @@ type disk struct {
 	fs  vfs.FS
 	dir string
 	max int64
+	min int64 // bytes to stay free; see Config.MinFree
 	met *metrics
 	log *slog.Logger
 
@@ -68,8 +69,9 @@ func hashObject(id objectID) (h [16]byte) {
 // diskKey is the name of block i of obj on the disk.
 func (obj *object) diskKey(i int) diskKey { return diskKey{obj.hash, int32(i)} }
 
-func openDisk(fsys vfs.FS, dir string, max int64, met *metrics, log *slog.Logger) (*disk, error) {
-	d := &disk{fs: fsys, dir: dir, max: max, met: met, log: log, writes: make(chan diskWrite, diskQueue)}
+func openDisk(cfg *Config, met *metrics) (*disk, error) {
+	fsys, dir, max := cfg.FS, cfg.Dir, cfg.Disk
+	d := &disk{fs: fsys, dir: dir, max: max, min: cfg.MinFree, met: met, log: cfg.Log, writes: make(chan diskWrite, diskQueue)}
 	d.mu.files = make(map[diskKey]*diskFile)
 	d.mu.writing = make(map[diskKey]struct{})
 	d.mu.ghosts.max = int(max/BlockSize)*4 + 1024
@@ -162,12 +164,16 @@ func (d *disk) read(key diskKey, sum uint32, b []byte) bool {
 		d.met.corrupt.Inc()
 		err = errors.New("wrong checksum")
 	}
-	d.log.Warn("dropped a block of the disk cache", "path", d.path(key, f.n, f.sum), "err", err)
 	d.mu.Lock()
-	if d.mu.files[key] == f {
+	known := d.mu.files[key] == f
+	if known {
 		d.dropLocked(f)
 	}
 	d.mu.Unlock()
+	if !known {
+		return false // evicted meanwhile
+	}
+	d.log.Warn("dropped a block of the disk cache", "path", d.path(key, f.n, f.sum), "err", err)
 	d.remove([]string{d.path(key, f.n, f.sum)})
 	return false
 }
@@ -229,10 +235,21 @@ func (d *disk) run(ctx context.Context) {
 func (d *disk) write(w diskWrite) {
 	defer w.b.Release()
 	b := w.b.Bytes()
+	room := int64(len(b))
+	short := d.short()
 	d.mu.Lock()
-	drop := d.evictLocked(int64(len(b)))
+	if short {
+		room = d.max - d.sizeLocked() + diskGive
+	}
+	drop := d.evictLocked(room)
+	if short {
+		delete(d.mu.writing, w.key)
+	}
 	d.mu.Unlock()
 	d.remove(drop)
+	if short {
+		return
+	}
 
 	err := d.writeFile(d.path(w.key, len(b), w.sum), b)
 	d.mu.Lock()
@@ -250,6 +267,26 @@ func (d *disk) write(w diskWrite) {
 	d.mu.files[w.key] = f
 	d.mu.probation.push(f)
 	d.met.diskBytes.Set(float64(d.sizeLocked()))
+}
+
+// diskGive is how much the cache gives back for each block that it can't take
+// because the file system is short of space.
+const diskGive = 16 << 20
+
+// short tells whether the file system has less left than is to stay free.
+func (d *disk) short() bool {
+	if d.min < 0 {
+		return false
+	}
+	free, total, err := d.fs.Free(d.dir)
+	if err != nil {
+		return false // then the write will tell
+	}
+	keep := d.min
+	if keep == 0 {
+		keep = min(total/10, 10<<30)
+	}
+	return free < keep
 }
 
 // writeFile makes the file appear whole or not at all, as far as a crash of the

@@ -61,7 +61,7 @@ func settle(c *Cache) {
 func TestDiskTakesWhatWasReadTwiceAndKeepsItOverARestart(t *testing.T) {
 	s := newShelf()
 	objs := s.fill(t, 2, 6)
-	cfg := Config{Store: s.store, FS: vfs.OS(), Dir: t.TempDir(), Disk: 64 << 20}
+	cfg := Config{Store: s.store, FS: vfs.OS(), Dir: t.TempDir(), Disk: 64 << 20, MinFree: -1}
 	s.scans(t, cfg, 1, objs)
 	if got := files(t, cfg.Dir); len(got) != 0 {
 		t.Errorf("after one scan: %d files", len(got))
@@ -80,7 +80,7 @@ func TestDiskTakesWhatWasReadTwiceAndKeepsItOverARestart(t *testing.T) {
 func TestDamagedDiskCacheCostsAGetAndNothingElse(t *testing.T) {
 	s := newShelf()
 	objs := s.fill(t, 1, 6)
-	cfg := Config{Store: s.store, FS: vfs.OS(), Dir: t.TempDir(), Disk: 64 << 20}
+	cfg := Config{Store: s.store, FS: vfs.OS(), Dir: t.TempDir(), Disk: 64 << 20, MinFree: -1}
 	s.scans(t, cfg, 2, objs)
 	all := files(t, cfg.Dir)
 	if len(all) != 6 {
@@ -116,7 +116,7 @@ func TestDiskStaysWithinItsBudgetAndKeepsWhatIsReadAgain(t *testing.T) {
 	for k := range 4 {
 		cold = append(cold, s.put(t, fmt.Sprint("cold", k), 8<<20))
 	}
-	cfg := Config{Store: s.store, FS: vfs.OS(), Dir: t.TempDir(), Disk: 16 << 20}
+	cfg := Config{Store: s.store, FS: vfs.OS(), Dir: t.TempDir(), Disk: 16 << 20, MinFree: -1}
 	s.scans(t, cfg, 3, hot)
 	s.scans(t, cfg, 2, cold)
 	var sum int64
@@ -132,10 +132,25 @@ func TestDiskStaysWithinItsBudgetAndKeepsWhatIsReadAgain(t *testing.T) {
 	}
 }
 
+func TestDiskGivesSpaceBackWhereItIsShort(t *testing.T) {
+	s := newShelf()
+	objs := s.fill(t, 2, 6)
+	cfg := Config{Store: s.store, FS: vfs.OS(), Dir: t.TempDir(), Disk: 64 << 20, MinFree: -1}
+	s.scans(t, cfg, 2, objs[:1])
+	if got := files(t, cfg.Dir); len(got) != 6 {
+		t.Fatalf("%d files", len(got))
+	}
+	cfg.MinFree = 1 << 60
+	s.scans(t, cfg, 2, objs[1:])
+	if got := files(t, cfg.Dir); len(got) != 0 {
+		t.Errorf("%d files on a disk that is short of space", len(got))
+	}
+}
+
 func TestDiskIsReadWhileTheStoreIsDown(t *testing.T) {
 	s := newShelf()
 	objs := s.fill(t, 1, 4)
-	cfg := Config{Store: s.store, FS: vfs.OS(), Dir: t.TempDir(), Disk: 64 << 20}
+	cfg := Config{Store: s.store, FS: vfs.OS(), Dir: t.TempDir(), Disk: 64 << 20, MinFree: -1}
 	s.scans(t, cfg, 2, objs)
 	synctest.Test(t, func(t *testing.T) {
 		s.store.Set(nil)
