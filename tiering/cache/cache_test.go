@@ -130,13 +130,13 @@ func (s *shelf) fill(t testing.TB, n, mib int) (objs []*Object) {
 
 func TestScanTakesFewGetsPerObject(t *testing.T) {
 	s := newShelf()
-	objs := s.fill(t, 4, 64)
+	objs := s.fill(t, 2, 64)
 	c := open(t, Config{Store: s.store})
 	if err := s.scan(c, objs, nil); err != nil {
 		t.Fatal(err)
 	}
-	// 1, 2, 4, 8, 16 and two for the rest of the first, then two each.
-	if got, want := s.gets.Load(), int64(7+3*2); got > want {
+	// 1, 2, 4, 8, 17 and the rest of the first, then two each.
+	if got, want := s.gets.Load(), int64(6+2); got > want {
 		t.Errorf("%d GETs, want at most %d", got, want)
 	}
 }
@@ -154,7 +154,7 @@ func TestGetsEndAtBordersThatAllReadersShare(t *testing.T) {
 
 func TestReadersOfTheSameDataShareItsLoads(t *testing.T) {
 	s := newShelf()
-	objs := s.fill(t, 3, 32)
+	objs := s.fill(t, 2, 32)
 	c := open(t, Config{Store: s.store})
 	if err := s.scan(c, objs, nil); err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestReadersOfTheSameDataShareItsLoads(t *testing.T) {
 
 	c = open(t, Config{Store: s.store})
 	var wg sync.WaitGroup
-	for range 8 {
+	for range 4 {
 		wg.Go(func() {
 			if err := s.scan(c, objs, nil); err != nil {
 				t.Error(err)
@@ -172,7 +172,7 @@ func TestReadersOfTheSameDataShareItsLoads(t *testing.T) {
 	}
 	wg.Wait()
 	if got := s.gets.Load(); got > alone {
-		t.Errorf("8 readers took %d GETs, one takes %d", got, alone)
+		t.Errorf("4 readers took %d GETs, one takes %d", got, alone)
 	}
 }
 
@@ -445,7 +445,7 @@ func TestStalledReadAheadDoesNotKeepReadersFromTheirGets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
 		s.fault = func(objstore.Op) objstore.Fault { return objstore.Fault{Delay: 20 * time.Millisecond} }
-		objs := s.fill(t, 12, 24)
+		objs := s.fill(t, 10, 14)
 		c := open(t, Config{Store: s.store, Memory: 128 << 20, Gets: 4})
 		var wg sync.WaitGroup
 		for k, o := range objs {
@@ -453,7 +453,7 @@ func TestStalledReadAheadDoesNotKeepReadersFromTheirGets(t *testing.T) {
 				time.Sleep(time.Duration(k) * 7 * time.Millisecond)
 				st := c.NewStream()
 				defer st.Close()
-				for i := range 12 {
+				for i := range 8 {
 					start := time.Now()
 					if err := s.read(st, o, i); err != nil {
 						t.Error(err)
@@ -490,12 +490,12 @@ func TestRandomReadersSeeTheirBytes(t *testing.T) {
 	}
 	c := open(t, Config{Store: s.store, Memory: 8 << 20, Gets: 6})
 	var wg sync.WaitGroup
-	for r := range 12 {
+	for r := range 8 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(r)))
 			st := c.NewStream()
 			defer st.Close()
-			for range 20 {
+			for range 12 {
 				k := rng.IntN(len(objs))
 				for i := rng.IntN(12); i < 12 && rng.IntN(8) > 0; i++ {
 					err := s.read(st, objs[k], i)
