@@ -104,6 +104,9 @@ func New(cfg Config) (*Broker, error) {
 		if err := cfg.Metrics.Register(newClusterMetrics(b)); err != nil {
 			return nil, err
 		}
+		if err := cfg.Metrics.Register(newGroupMetrics(b.groups)); err != nil {
+			return nil, err
+		}
 	}
 	if b.server, err = newServer(b, cfg.Listeners, cfg.Network, b.log, m); err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ func (b *Broker) alterConfigs(ctx context.Context, kind kmsg.ConfigResourceType,
 		entity  string
 		storeIn meta.ConfigKind
 		check   func(before, after map[string]string) error
+		exists  []meta.Op // what must still be there
 	)
 	switch kind {
 	case kmsg.ConfigResourceTypeTopic:
@@ -37,6 +38,7 @@ func (b *Broker) alterConfigs(ctx context.Context, kind kmsg.ConfigResourceType,
 			return refuse(kerr.UnknownTopicOrPartition, "The topic '%s' does not exist.", name)
 		}
 		storeIn, entity = meta.TopicConfig, name
+		exists = []meta.Op{meta.CheckTopic(t.ID)} // else a deleted topic would leave configs behind (B14)
 		check = func(before, after map[string]string) error { return b.checkTopicConfigs(t, before, after) }
 	case kmsg.ConfigResourceTypeBroker:
 		entity = name
@@ -72,14 +74,15 @@ func (b *Broker) alterConfigs(ctx context.Context, kind kmsg.ConfigResourceType,
 		if validateOnly || maps.Equal(now.Values, after) {
 			return nil
 		}
-		err = b.commit(ctx, meta.SetConfig(storeIn, entity, meta.Config{Values: after, Version: now.Version}))
-		if errors.Is(err, meta.ErrVersion) || errors.Is(err, meta.ErrExists) || errors.Is(err, meta.ErrNotFound) {
-			if kind == kmsg.ConfigResourceTypeTopic && b.topics.Load().byName[name] == nil {
-				return kerr.UnknownTopicOrPartition
-			}
+		write := meta.SetConfig(storeIn, entity, meta.Config{Values: after, Version: now.Version}).With(exists...)
+		err = b.commit(ctx, write)
+		refused := (*meta.Conflict)(nil)
+		switch {
+		case errors.As(err, &refused) && refused.Op.Path == meta.ConfigPath(storeIn, entity):
 			continue // somebody else's change came first: look again
-		}
-		if err != nil {
+		case refused != nil && len(exists) > 0 && refused.Op.Path == exists[0].Path:
+			return refuse(kerr.UnknownTopicOrPartition, "The topic '%s' does not exist.", name)
+		case err != nil:
 			return err
 		}
 		// Committed: whether we see it in time is not the client's concern.
@@ -105,7 +108,7 @@ func (b *Broker) checkTopicConfigs(t *topic, before, after map[string]string) er
 		delete(before, "cleanup.policy")
 		delete(after, "cleanup.policy")
 	}
-	return configRefusal(kerr.InvalidConfig, b.settings().CheckTopic(before, after))
+	return configRefusal(kerr.InvalidConfig, b.settings().CheckTopic(t.Name, before, after))
 }
 
 // changed is what of after differs from before, and what is gone of it with no value.

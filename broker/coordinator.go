@@ -37,6 +37,8 @@ type coordinator struct {
 
 	timers  timers
 	loading sync.WaitGroup
+	// lost asks for a look: a shard has ended by itself.
+	lost chan struct{}
 
 	// listed is raised when mu.shards has changed.
 	listed signal
@@ -47,7 +49,7 @@ type coordinator struct {
 }
 
 func newCoordinator(b *Broker) *coordinator {
-	c := &coordinator{topics: b.topics.Load, now: b.now, log: b.log, changed: &b.changed}
+	c := &coordinator{topics: b.topics.Load, now: b.now, log: b.log, changed: &b.changed, lost: make(chan struct{}, 1)}
 	c.timers.init(b.now)
 	c.mu.shards = map[int32]*shard{}
 	if b.cfg.Settings != nil {
@@ -87,6 +89,7 @@ func (c *coordinator) run(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
+		case <-c.lost:
 		case <-expiry.C:
 			c.expire()
 		case <-ctx.Done():
@@ -106,7 +109,7 @@ func (c *coordinator) run(ctx context.Context) error {
 func (c *coordinator) follow(ctx context.Context, x *topicIndex) {
 	t := x.byName[offsetsTopic]
 	for i, s := range c.snapshot() {
-		if t.partition(i) != s.part || !s.leads() {
+		if t.partition(i) != s.part || !s.leads() || s.gone() {
 			c.set(i, nil)
 			s.unload()
 		}

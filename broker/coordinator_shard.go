@@ -59,6 +59,8 @@ type hosted struct {
 	open int
 	// timer is its place among timers.
 	timer timer
+	// told is the state that the log last told of.
+	told group.State
 }
 
 // unsettled is a write that is appended and not known to be committed.
@@ -116,7 +118,7 @@ func (s *shard) groupLocked(name string) *hosted {
 }
 
 func (s *shard) hostLocked(g *group.Group) *hosted {
-	h := &hosted{Group: g, shard: s, timer: timer{at: -1}}
+	h := &hosted{Group: g, shard: s, timer: timer{at: -1}, told: g.State()}
 	s.mu.groups[g.Name()] = h
 	return h
 }
@@ -137,10 +139,15 @@ func (s *shard) carryOutLocked(h *hosted, e group.Effects) {
 		}
 	}
 	s.deliverLocked(e.Replies)
-	if s.mu.groups[h.Name()] == h {
-		s.c.timers.schedule(h)
-		s.tidyLocked(h)
+	if s.mu.groups[h.Name()] != h {
+		return
 	}
+	if state := h.State(); state != h.told {
+		h.told = state
+		s.c.log.Info("group", "group", h.Name(), "state", state, "generation", h.Generation(), "members", h.Size())
+	}
+	s.c.timers.schedule(h)
+	s.tidyLocked(h)
 }
 
 func (s *shard) deliverLocked(replies []group.Reply) {
@@ -186,8 +193,14 @@ func (s *shard) settleLocked() {
 		switch {
 		case errors.Is(err, replication.ErrNotEnoughReplicasAfterAppend):
 			// It is committed all the same; its client is told of the doubt.
-		case err != nil: // another leader decides what becomes of it
+		case err != nil:
+			// Another leader decides what becomes of it, or, if the log has failed
+			// (S4), what is left of it: the shard begins anew with what it finds.
 			s.unloadLocked()
+			select {
+			case s.c.lost <- struct{}{}:
+			default:
+			}
 			return
 		case !done:
 			s.overdueLocked()
@@ -228,6 +241,13 @@ func (s *shard) unload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unloadLocked()
+}
+
+// gone: the shard has ended.
+func (s *shard) gone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.state == shardGone
 }
 
 func (s *shard) unloadLocked() {

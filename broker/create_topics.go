@@ -100,7 +100,7 @@ func (b *Broker) createdTopic(w *newTopic, t meta.Topic) kmsg.CreateTopicsRespon
 	}
 	out.TopicID = t.ID
 	out.NumPartitions, out.ReplicationFactor = int32(len(t.Replicas)), int16(len(t.Replicas[0]))
-	for _, e := range b.settings().DescribeTopic(w.configs, isInternal(w.name), nil) {
+	for _, e := range b.settings().DescribeTopic(w.configs, neverArchived(w.name), nil) {
 		c := kmsg.NewCreateTopicsResponseTopicConfig()
 		c.Name, c.Value = e.Key.Name, configValue(e.Value)
 		c.ReadOnly, c.Source, c.IsSensitive = e.ReadOnly, int8(e.Value.Source), e.Key.Secret

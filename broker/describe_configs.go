@@ -46,7 +46,7 @@ func (b *Broker) describeConfigs(x *topicIndex, in *kmsg.DescribeConfigsRequestR
 		if t == nil {
 			return nil, kerr.UnknownTopicOrPartition
 		}
-		return x.settings.DescribeTopic(t.overrides, t.internal, names), nil
+		return x.settings.DescribeTopic(t.overrides, neverArchived(t.Name), names), nil
 	case kmsg.ConfigResourceTypeBroker:
 		if in.ResourceName == "" {
 			return x.settings.DescribeDynamicDefault(names), nil

@@ -46,9 +46,6 @@ type fetchPart struct {
 // noOffsets goes with an error.
 var noOffsets = segment.Offsets{LogStart: -1, HighWatermark: -1, Stable: -1}
 
-// sessionError is a code that stands for the whole answer.
-type sessionError int16
-
 // answerFetch answers a Fetch request when it has what it asks for, or when its
 // time is up. polls ends the wait when the broker stops.
 func (c *conn) answerFetch(ctx, polls context.Context, h wire.RequestHeader, body []byte) error {

@@ -3,9 +3,12 @@ package broker
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"firn/segment/batch"
 )
 
 // groupNode is a broker whose groups begin at once.
@@ -225,5 +228,258 @@ func TestGroupsSurviveARestart(t *testing.T) {
 	}
 	if want := []string{"readers Stable consumer classic", "simple Empty  classic"}; !slices.Equal(names, want) {
 		t.Fatalf("groups %q, want %q", names, want)
+	}
+}
+
+func (n *node) deleteGroup(group string) int16 {
+	n.t.Helper()
+	req := kmsg.NewPtrDeleteGroupsRequest()
+	req.Version, req.Groups = 2, []string{group}
+	return ask[*kmsg.DeleteGroupsResponse](n, req).Groups[0].ErrorCode
+}
+
+func TestDeletedGroupStaysDeleted(t *testing.T) {
+	n := groupNode(t)
+	n.create("events", 1)
+	n.findCoordinator("readers")
+	member, generation := n.enterGroup("readers")
+	n.commitOffset(10, "readers", member, generation, "events", 42)
+	if code := n.deleteGroup("readers"); code != kerr.NonEmptyGroup.Code {
+		t.Fatalf("delete of a group with members: code %d", code)
+	}
+	n.leaveGroup("readers", member)
+	if code := n.deleteGroup("readers"); code != 0 {
+		t.Fatalf("delete: code %d", code)
+	}
+	if code := n.deleteGroup("readers"); code != kerr.GroupIDNotFound.Code {
+		t.Fatalf("delete again: code %d", code)
+	}
+	for _, when := range []string{"at once", "after a restart"} {
+		if got := n.fetchOffset("readers", "events"); got.Offset != -1 || got.ErrorCode != 0 {
+			t.Errorf("%s: offset %+v, want -1 without an error", when, got)
+		}
+		if d := n.describeGroup("readers"); d.ErrorCode != kerr.GroupIDNotFound.Code || d.State != "Dead" {
+			t.Errorf("%s: %+v", when, d)
+		}
+		n.restart()
+	}
+}
+
+// F7: a topic that takes a deleted one's name doesn't inherit its offsets.
+func TestOffsetsGoWithTheirTopic(t *testing.T) {
+	n := groupNode(t)
+	n.create("events", 1)
+	n.create("others", 1)
+	n.findCoordinator("readers")
+	n.commitOffset(10, "readers", "", -1, "events", 42)
+	n.commitOffset(10, "readers", "", -1, "others", 7)
+	n.delete("events")
+	n.create("events", 1)
+	for _, when := range []string{"at once", "after a restart"} {
+		if got := n.fetchOffset("readers", "events"); got.Offset != -1 {
+			t.Errorf("%s: offset %d of a topic that is gone", when, got.Offset)
+		}
+		if got := n.fetchOffset("readers", "others"); got.Offset != 7 {
+			t.Errorf("%s: offset %d of a topic that stayed, want 7", when, got.Offset)
+		}
+		n.restart()
+	}
+}
+
+func TestCommitsAreRefusedOneByOne(t *testing.T) {
+	n := groupNode(t, "offset.metadata.max.bytes=4")
+	n.create("events", 1)
+	n.findCoordinator("readers")
+	if code := n.commitOffset(9, "readers", "", -1, "nowhere", 1); code != kerr.UnknownTopicOrPartition.Code {
+		t.Errorf("unknown topic: code %d", code)
+	}
+	if code := n.commitOffset(10, "readers", "", -1, "nowhere", 1); code != kerr.UnknownTopicID.Code {
+		t.Errorf("unknown topic id: code %d", code)
+	}
+	if code := n.commitOffset(10, "readers", "", -1, "events", 1); code != kerr.OffsetMetadataTooLarge.Code {
+		t.Errorf("five bytes of metadata where four are allowed: code %d", code)
+	}
+	if code := n.commitOffset(8, "nobody", "m", 4, "events", 1); code != kerr.IllegalGeneration.Code && code != kerr.OffsetMetadataTooLarge.Code {
+		t.Errorf("generation of an unknown group: code %d", code)
+	}
+	req := kmsg.NewPtrListGroupsRequest()
+	if got := ask[*kmsg.ListGroupsResponse](n, req); len(got.Groups) != 0 {
+		t.Errorf("what was refused left groups: %+v", got.Groups)
+	}
+}
+
+func TestUnknownGroups(t *testing.T) {
+	n := groupNode(t)
+	n.create("events", 1)
+	n.findCoordinator("readers")
+	if code := n.commitOffset(9, "readers", "m", 4, "events", 1); code != kerr.GroupIDNotFound.Code {
+		t.Errorf("commit of a generation: code %d", code)
+	}
+	if code := n.commitOffset(8, "readers", "m", 4, "events", 1); code != kerr.IllegalGeneration.Code {
+		t.Errorf("commit of a generation, before v9: code %d", code)
+	}
+	if code := n.heartbeat("readers", "m", 4); code != kerr.UnknownMemberID.Code {
+		t.Errorf("heartbeat: code %d", code)
+	}
+	if code := n.leaveGroup("readers", "m"); code != kerr.UnknownMemberID.Code {
+		t.Errorf("leave: code %d", code)
+	}
+	if s := n.sync("readers", "m", 4, ""); s.ErrorCode != kerr.UnknownMemberID.Code {
+		t.Errorf("sync: code %d", s.ErrorCode)
+	}
+	if j := ask[*kmsg.JoinGroupResponse](n, joinReq(9, "readers", "m")); j.ErrorCode != kerr.UnknownMemberID.Code {
+		t.Errorf("join with an id: code %d", j.ErrorCode)
+	}
+	if j := ask[*kmsg.JoinGroupResponse](n, joinReq(9, "", "")); j.ErrorCode != kerr.InvalidGroupID.Code {
+		t.Errorf("join of a group without a name: code %d", j.ErrorCode)
+	}
+	short := joinReq(9, "readers", "")
+	short.SessionTimeoutMillis = 5
+	if j := ask[*kmsg.JoinGroupResponse](n, short); j.ErrorCode != kerr.InvalidSessionTimeout.Code {
+		t.Errorf("join for 5 ms: code %d", j.ErrorCode)
+	}
+	if d := n.describeGroup("readers"); d.ErrorCode != kerr.GroupIDNotFound.Code || words(d.ErrorMessage) == "" {
+		t.Errorf("describe: %+v", d)
+	}
+	old := kmsg.NewPtrDescribeGroupsRequest()
+	old.Version, old.Groups = 5, []string{"readers"}
+	if d := ask[*kmsg.DescribeGroupsResponse](n, old).Groups[0]; d.ErrorCode != 0 || d.State != "Dead" {
+		t.Errorf("describe, before v6: %+v", d)
+	}
+}
+
+// What kafka-go, librdkafka and the rest of the old ones send.
+func TestOldVersionsOfOffsetFetch(t *testing.T) {
+	n := groupNode(t)
+	n.create("events", 2)
+	n.findCoordinator("readers")
+	n.commitOffset(2, "readers", "", -1, "events", 42)
+	for v := int16(1); v <= 7; v++ {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		req.Version, req.Group = v, "readers"
+		topic := kmsg.NewOffsetFetchRequestTopic()
+		topic.Topic, topic.Partitions = "events", []int32{0, 1}
+		req.Topics = append(req.Topics, topic)
+		got := ask[*kmsg.OffsetFetchResponse](n, req)
+		if p := got.Topics[0].Partitions; got.ErrorCode != 0 || p[0].Offset != 42 || p[1].Offset != -1 || p[1].ErrorCode != 0 {
+			t.Errorf("v%d: %+v", v, got)
+		}
+	}
+	all := kmsg.NewPtrOffsetFetchRequest()
+	all.Version, all.Group, all.Topics = 5, "readers", nil
+	if got := ask[*kmsg.OffsetFetchResponse](n, all); len(got.Topics) != 1 || len(got.Topics[0].Partitions) != 1 {
+		t.Errorf("null asks for all: %+v", got)
+	}
+	byID := kmsg.NewPtrOffsetFetchRequest()
+	byID.Version = 10
+	g := kmsg.NewOffsetFetchRequestGroup()
+	g.Group, g.Topics = "readers", nil
+	byID.Groups = append(byID.Groups, g)
+	if got := ask[*kmsg.OffsetFetchResponse](n, byID).Groups[0]; len(got.Topics) != 1 || got.Topics[0].TopicID != n.topics.Load().byName["events"].ID {
+		t.Errorf("null asks for all, by id: %+v", got)
+	}
+	one := kmsg.NewOffsetFetchRequestGroupTopic()
+	one.TopicID, one.Partitions = [16]byte{9}, []int32{0}
+	byID.Groups[0].Topics = []kmsg.OffsetFetchRequestGroupTopic{one}
+	if got := ask[*kmsg.OffsetFetchResponse](n, byID).Groups[0].Topics[0].Partitions[0]; got.ErrorCode != kerr.UnknownTopicID.Code {
+		t.Errorf("an id of no topic: %+v", got)
+	}
+}
+
+func TestListGroupsFilters(t *testing.T) {
+	n := groupNode(t)
+	n.create("events", 1)
+	n.findCoordinator("readers")
+	n.enterGroup("readers")
+	n.commitOffset(2, "simple", "", -1, "events", 7)
+	list := func(states, types []string) (names []string) {
+		req := kmsg.NewPtrListGroupsRequest()
+		req.Version, req.StatesFilter, req.TypesFilter = 5, states, types
+		for _, g := range ask[*kmsg.ListGroupsResponse](n, req).Groups {
+			names = append(names, g.Group)
+		}
+		return names
+	}
+	for _, c := range []struct{ states, types, want []string }{
+		{nil, nil, []string{"readers", "simple"}},
+		{[]string{"stable"}, nil, []string{"readers"}},
+		{[]string{"Empty", "Dead"}, []string{"Classic"}, []string{"simple"}},
+		{nil, []string{"consumer"}, nil},
+	} {
+		if got := list(c.states, c.types); !slices.Equal(got, c.want) {
+			t.Errorf("states %v, types %v: %v, want %v", c.states, c.types, got, c.want)
+		}
+	}
+}
+
+func TestOffsetsExpire(t *testing.T) {
+	n := groupNode(t, "offsets.retention.check.interval.ms=20")
+	n.create("events", 1)
+	n.findCoordinator("simple")
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Version, req.Group, req.RetentionTimeMillis = 2, "simple", 1
+	topic := kmsg.NewOffsetCommitRequestTopic()
+	topic.Topic = "events"
+	topic.Partitions = append(topic.Partitions, kmsg.NewOffsetCommitRequestTopicPartition())
+	req.Topics = append(req.Topics, topic)
+	ask[*kmsg.OffsetCommitResponse](n, req)
+	n.commitOffset(10, "lasting", "", -1, "events", 3)
+	eventually(t, "the group that kept its offset for 1 ms is gone", func() bool {
+		return n.describeGroup("simple").ErrorCode == kerr.GroupIDNotFound.Code
+	})
+	n.restart()
+	if got := n.fetchOffset("simple", "events"); got.Offset != -1 {
+		t.Errorf("expired offset is back: %+v", got)
+	}
+	if got := n.fetchOffset("lasting", "events"); got.Offset != 3 {
+		t.Errorf("offset of the other group: %+v", got)
+	}
+}
+
+func TestGroupMetrics(t *testing.T) {
+	n := groupNode(t)
+	n.create("events", 1)
+	n.findCoordinator("readers")
+	member, generation := n.enterGroup("readers")
+	n.commitOffset(10, "readers", member, generation, "events", 0)
+	now := time.Now().UnixMilli()
+	n.dial().call(produceReq(9, -1, "events", 0, n.batch(batch.Spec{}, now, now, now)))
+	for name, want := range map[string]float64{"members": 1, "current_offset": 0, "lag": 3, "lag_sum": 3, "current_offset_sum": 0} {
+		if got := n.metric("kafka_consumergroup_"+name, "consumergroup=readers"); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+}
+
+// A rebalance over connections, as clients do it: JoinGroup blocks on each.
+func TestTwoMembersOverConnections(t *testing.T) {
+	n := groupNode(t)
+	n.findCoordinator("readers")
+	a, b := n.dial(), n.dial()
+	first := a.call(joinReq(3, "readers", "")).(*kmsg.JoinGroupResponse)
+	if first.ErrorCode != 0 {
+		t.Fatalf("first join: code %d", first.ErrorCode)
+	}
+	second := joinReq(3, "readers", "")
+	corr := b.send(second)
+	eventually(t, "the second member makes a rebalance", func() bool { return n.describeGroup("readers").State == "PreparingRebalance" })
+	again := a.call(joinReq(3, "readers", first.MemberID)).(*kmsg.JoinGroupResponse)
+	other := b.recv(corr, second).(*kmsg.JoinGroupResponse)
+	if again.Generation != 2 || other.Generation != 2 || len(again.Members) != 2 || other.LeaderID != again.MemberID {
+		t.Fatalf("generations %d and %d, %d members, leader %s", again.Generation, other.Generation, len(again.Members), other.LeaderID)
+	}
+}
+
+// Groups of a broker that stops are told so, not left hanging.
+func TestJoinEndsWithTheBroker(t *testing.T) {
+	n := startNode(t, t.TempDir(), "group.initial.rebalance.delay.ms=600000", "group.max.session.timeout.ms=3600000")
+	n.findCoordinator("readers")
+	c := n.dial()
+	req := joinReq(3, "readers", "")
+	corr := c.send(req)
+	eventually(t, "the join waits", func() bool { return n.describeGroup("readers").State == "PreparingRebalance" })
+	n.stop()
+	if got := c.recv(corr, req).(*kmsg.JoinGroupResponse); got.ErrorCode != kerr.CoordinatorNotAvailable.Code && got.ErrorCode != kerr.NotCoordinator.Code {
+		t.Errorf("join: code %d", got.ErrorCode)
 	}
 }

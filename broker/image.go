@@ -149,7 +149,7 @@ func drawTopic(settings *config.Broker, old *topic, from *meta.TopicImage) *topi
 		parts:     make([]*replication.Partition, len(from.Replicas)),
 		stats:     &topicStats{},
 	}
-	t.settings = settings.Topic(t.overrides, t.internal)
+	t.settings = settings.Topic(t.overrides, neverArchived(t.Name))
 	if old != nil && old.ID == t.ID {
 		t.stats = old.stats
 		copy(t.parts, old.parts)

@@ -203,6 +203,10 @@ func (b *Broker) fence() []meta.Op {
 	return []meta.Op{{Kind: meta.Check, Path: meta.RegistrationPath(b.cfg.NodeID), Version: meta.Missing}} // matches nothing
 }
 
+// shutDownWait bounds how long a stop waits for the metadata store to take its
+// mark. Without it the next start goes by the epochs that it has recorded (R6).
+const shutDownWait = 5 * time.Second
+
 // leave ends this broker's part in the cluster in order: when nothing is answered
 // any more, the logs are flushed and closed, and the mark that vouches for them
 // goes into the log directory first, then into the metadata store (C14).
@@ -228,5 +232,7 @@ func (b *Broker) leave(ctx context.Context) error {
 	if err != nil {
 		return err // no mark: the next start recovers
 	}
+	ctx, cancel := context.WithTimeout(ctx, shutDownWait)
+	defer cancel()
 	return meta.ShutDown(*r, nonce).Commit(ctx, b.cfg.Meta)
 }

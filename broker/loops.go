@@ -10,10 +10,8 @@ import (
 // loops are what this broker does by itself, beyond following the metadata:
 //
 //	retention    log.retention.check.interval.ms, and when a topic's settings change
-//	checkpoints  recovery points and log starts by log.flush.offset.checkpoint.interval.ms,
-//	             high watermarks by replica.high.watermark.checkpoint.interval.ms
-//
-// Intervals are read anew for each round: they are dynamic.
+//	checkpoints  recovery points, high watermarks and log starts, by
+//	             log.flush.offset.checkpoint.interval.ms
 func (b *Broker) loops(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { b.every(ctx, "log.retention.check.interval.ms", b.retentionDue, b.retain) })

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -11,10 +12,9 @@ import (
 	"firn/replication/meta"
 )
 
-// autoCreateWait is how long a Metadata request waits for the topics that it
-// has created. Kafka answers at once and lets the client ask again after its
-// back-off; a topic is usually there within milliseconds.
-const autoCreateWait = 500 * time.Millisecond
+// autoCreateWait bounds how long a Metadata request is held up by the creation of
+// topics on demand: for the write, not until they are served.
+const autoCreateWait = time.Second
 
 // handleMetadata answers Metadata: v0–13.
 //
@@ -33,8 +33,9 @@ func handleMetadata(b *Broker, ctx context.Context, r *request) kmsg.Response {
 		}
 	}
 	x := b.topics.Load()
+	var created map[string]error
 	if !all {
-		x = b.autoCreate(ctx, x, r, req)
+		created = b.autoCreate(ctx, x, r, req)
 	}
 
 	resp.ClusterID = ref(b.clusterID)
@@ -62,7 +63,7 @@ func handleMetadata(b *Broker, ctx context.Context, r *request) kmsg.Response {
 			}
 			if !seen[k] { // named twice, answered once
 				seen[k] = true
-				resp.Topics = append(resp.Topics, b.metadataTopic(m, k.name, k.id, req))
+				resp.Topics = append(resp.Topics, m.named(k.name, k.id, created))
 			}
 		}
 	}
@@ -81,58 +82,37 @@ func handleMetadata(b *Broker, ctx context.Context, r *request) kmsg.Response {
 }
 
 // autoCreate creates the topics that req names and x lacks, if that is allowed,
-// and returns a picture that has them, or as many as came in time.
-func (b *Broker) autoCreate(ctx context.Context, x *topicIndex, r *request, req *kmsg.MetadataRequest) *topicIndex {
+// and tells of each how that went. As in Kafka the answer doesn't have them yet: who has deleted a topic and looks
+// whether it is gone mustn't find what that look has made.
+func (b *Broker) autoCreate(ctx context.Context, x *topicIndex, r *request, req *kmsg.MetadataRequest) map[string]error {
 	if !b.settings().Bool("auto.create.topics.enable") || r.version >= 4 && !req.AllowAutoTopicCreation {
-		return x
-	}
-	var missing []newTopic
-	for _, t := range req.Topics {
-		if t.Topic != nil && x.byName[*t.Topic] == nil && checkTopicName(*t.Topic) == "" {
-			missing = append(missing, newTopic{name: *t.Topic, partitions: -1, replication: -1})
-		}
-	}
-	if len(missing) == 0 {
-		return x
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, autoCreateWait)
 	defer cancel()
-	b.createTopics(ctx, missing)
+	var missing []newTopic
+	for _, t := range req.Topics {
+		switch {
+		case t.Topic == nil || x.byName[*t.Topic] != nil || checkTopicName(*t.Topic) != "":
+		case *t.Topic == offsetsTopic: // with its own configs, whoever asks first
+			missing = append(missing, offsetsTopicPlan(x))
+		case isInternal(*t.Topic): // there are no transactions yet
+		default:
+			missing = append(missing, newTopic{name: *t.Topic, partitions: -1, replication: -1})
+		}
+	}
+	b.commitTopics(ctx, missing)
+	outcome := make(map[string]error, len(missing))
 	for i := range missing {
-		if err := missing[i].err; err != nil {
+		err := missing[i].err
+		if errors.Is(err, kerr.TopicAlreadyExists) {
+			err = nil // somebody else was faster
+		}
+		if outcome[missing[i].name] = err; err != nil {
 			b.log.Info("topic not created on demand", "topic", missing[i].name, "err", err)
 		}
 	}
-	return b.topics.Load()
-}
-
-// metadataTopic answers for one topic that the client named.
-func (b *Broker) metadataTopic(m metadataView, name string, id meta.TopicID, req *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
-	if !id.IsZero() {
-		if known := m.x.byID[id]; known != nil {
-			return m.topic(known)
-		}
-		out := kmsg.NewMetadataResponseTopic()
-		out.TopicID = id
-		out.ErrorCode = kerr.UnknownTopicID.Code
-		return out
-	}
-	if known := m.x.byName[name]; known != nil {
-		return m.topic(known)
-	}
-	out := kmsg.NewMetadataResponseTopic()
-	out.Topic = &name
-	out.IsInternal = isInternal(name)
-	switch {
-	case checkTopicName(name) != "":
-		out.ErrorCode = kerr.InvalidTopicException.Code
-	case b.settings().Bool("auto.create.topics.enable") && (m.version < 4 || req.AllowAutoTopicCreation):
-		// On its way: Kafka's word for "ask again".
-		out.ErrorCode = kerr.LeaderNotAvailable.Code
-	default:
-		out.ErrorCode = kerr.UnknownTopicOrPartition.Code
-	}
-	return out
+	return outcome
 }
 
 // metadataView draws topics as a client of one listener, in one version, sees them.
@@ -140,6 +120,36 @@ type metadataView struct {
 	x        *topicIndex
 	listener string
 	version  int16
+}
+
+// named draws a topic that the client has named, by name or by id. created tells
+// of topics that have just been asked for.
+func (m metadataView) named(name string, id meta.TopicID, created map[string]error) kmsg.MetadataResponseTopic {
+	out := kmsg.NewMetadataResponseTopic()
+	if !id.IsZero() {
+		if known := m.x.byID[id]; known != nil {
+			return m.topic(known)
+		}
+		out.TopicID, out.ErrorCode = id, kerr.UnknownTopicID.Code
+		return out
+	}
+	if known := m.x.byName[name]; known != nil {
+		return m.topic(known)
+	}
+	out.Topic = &name
+	out.IsInternal = isInternal(name)
+	err, tried := created[name]
+	switch {
+	case checkTopicName(name) != "":
+		out.ErrorCode = kerr.InvalidTopicException.Code
+	case err != nil:
+		out.ErrorCode = errorCode(err)
+	case tried: // on its way: ask again
+		out.ErrorCode = kerr.LeaderNotAvailable.Code
+	default:
+		out.ErrorCode = kerr.UnknownTopicOrPartition.Code
+	}
+	return out
 }
 
 func (m metadataView) topic(t *topic) kmsg.MetadataResponseTopic {

@@ -76,7 +76,7 @@ func TestMetadataByTopicID(t *testing.T) {
 }
 
 func TestTopicsAreCreatedOnDemandIfAllowed(t *testing.T) {
-	n := startNode(t, t.TempDir(), "num.partitions=3")
+	n := startNode(t, t.TempDir(), "num.partitions=3", "offsets.topic.num.partitions=5")
 	auto := func(allow bool) func(*kmsg.MetadataRequest) {
 		return func(r *kmsg.MetadataRequest) { r.AllowAutoTopicCreation = allow }
 	}
@@ -91,14 +91,36 @@ func TestTopicsAreCreatedOnDemandIfAllowed(t *testing.T) {
 		"allowed":                {"yes", 4, true, 0, 3},
 		"v3 knows no such field": {"old", 3, false, 0, 3},
 		"bad name":               {"a/b", 4, true, kerr.InvalidTopicException.Code, 0},
+		"internal":               {offsetsTopic, 4, true, 0, 5},
+		"internal, not yet":      {transactionTopic, 4, true, kerr.UnknownTopicOrPartition.Code, 0},
 	} {
 		got := n.metadata(c.version, []string{c.topic}, auto(c.allow)).Topics[0]
+		if c.partitions > 0 { // the first answer only says that it is on its way
+			if got.ErrorCode != kerr.LeaderNotAvailable.Code || len(got.Partitions) != 0 {
+				t.Errorf("%s, at first: %+v", name, got)
+			}
+			until(t, c.topic, func() bool {
+				got = n.metadata(c.version, []string{c.topic}, auto(c.allow)).Topics[0]
+				return got.ErrorCode == 0
+			})
+		}
 		if got.ErrorCode != c.want || len(got.Partitions) != c.partitions {
 			t.Errorf("%s: code %d, %d partitions", name, got.ErrorCode, len(got.Partitions))
 		}
 	}
+	if c := n.config(offsetsTopic, "cleanup.policy"); words(c.Value) != "compact" {
+		t.Errorf("%s has cleanup.policy=%s", offsetsTopic, words(c.Value))
+	}
 	if r := n.alter("", "auto.create.topics.enable", "false"); r.ErrorCode == 0 {
 		t.Error("auto.create.topics.enable is dynamic, which it isn't in Kafka")
+	}
+}
+
+func TestATopicThatCannotBeCreatedOnDemandSaysWhy(t *testing.T) {
+	n := startNode(t, t.TempDir(), "default.replication.factor=3")
+	got := n.metadata(4, []string{"t"}, func(r *kmsg.MetadataRequest) { r.AllowAutoTopicCreation = true }).Topics[0]
+	if got.ErrorCode != kerr.InvalidReplicationFactor.Code {
+		t.Errorf("code %d", got.ErrorCode)
 	}
 }
 

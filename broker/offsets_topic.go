@@ -7,34 +7,38 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-
-	"firn/broker/config"
 )
 
 // ensureOffsetsTopic returns __consumer_offsets, made on first use, as soon as
 // this broker serves it.
 func (b *Broker) ensureOffsetsTopic(ctx context.Context) (*topic, error) {
-	return b.ensureInternal(ctx, offsetsTopic, func(c *config.Broker) newTopic {
-		return newTopic{
-			partitions:  int32(c.Int("offsets.topic.num.partitions")),
-			replication: int16(c.Int("offsets.topic.replication.factor")),
-			configs: map[string]string{
-				"cleanup.policy":   "compact",
-				"compression.type": "producer",
-				"segment.bytes":    strconv.FormatInt(c.Int("offsets.topic.segment.bytes"), 10),
-			},
-		}
-	})
+	return b.ensureInternal(ctx, offsetsTopic, offsetsTopicPlan)
+}
+
+// offsetsTopicPlan is __consumer_offsets as the settings want it. With fewer
+// brokers than they ask replicas, it gets as many as there are: on a single broker
+// one, whatever the config says.
+func offsetsTopicPlan(x *topicIndex) newTopic {
+	c := x.settings
+	return newTopic{
+		name:        offsetsTopic,
+		internal:    true,
+		partitions:  int32(c.Int("offsets.topic.num.partitions")),
+		replication: min(int16(c.Int("offsets.topic.replication.factor")), int16(len(x.brokers))),
+		configs: map[string]string{
+			"cleanup.policy":   "compact",
+			"compression.type": "producer",
+			"segment.bytes":    strconv.FormatInt(c.Int("offsets.topic.segment.bytes"), 10),
+		},
+	}
 }
 
 // internalTopicWait is how long one request waits for an internal topic that it
 // needs; the client asks again.
 const internalTopicWait = 5 * time.Second
 
-// ensureInternal returns an internal topic, creating it if need be. With fewer
-// brokers than the config asks replicas, it gets as many as there are: on a
-// single broker one, whatever the config says.
-func (b *Broker) ensureInternal(ctx context.Context, name string, plan func(*config.Broker) newTopic) (*topic, error) {
+// ensureInternal returns an internal topic, creating it if need be.
+func (b *Broker) ensureInternal(ctx context.Context, name string, plan func(*topicIndex) newTopic) (*topic, error) {
 	x := b.topics.Load()
 	if t := x.byName[name]; t != nil && b.serves(x, t.Topic) {
 		return t, nil
@@ -42,10 +46,7 @@ func (b *Broker) ensureInternal(ctx context.Context, name string, plan func(*con
 	ctx, cancel := context.WithTimeout(ctx, internalTopicWait)
 	defer cancel()
 	if x.byName[name] == nil {
-		w := plan(x.settings)
-		w.name, w.internal = name, true
-		w.replication = min(w.replication, int16(len(x.brokers)))
-		wishes := []newTopic{w}
+		wishes := []newTopic{plan(x)}
 		b.createTopics(ctx, wishes)
 		if err := wishes[0].err; err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 			return nil, err

@@ -40,7 +40,7 @@ type Network struct {
 	// FetchMaxBytes is the most that a Fetch answers (fetch.max.bytes, 55 MiB).
 	FetchMaxBytes int
 	// FetchSessions is how many fetch sessions are kept
-	// (max.incremental.fetch.session.cache.slots, 1000).
+	// (max.incremental.fetch.session.cache.slots, 1000; below zero: none).
 	FetchSessions int
 	// StopGrace is how long a stop waits for requests that are being answered (10 s).
 	StopGrace time.Duration
@@ -57,7 +57,9 @@ func (n Network) withDefaults() Network {
 	def(&n.MaxRequestBytes, 100<<20)
 	def(&n.QueuedBytes, 256<<20)
 	def(&n.FetchMaxBytes, 55<<20)
-	def(&n.FetchSessions, 1000)
+	if n.FetchSessions == 0 {
+		n.FetchSessions = 1000
+	}
 	if n.MaxIdle == 0 {
 		n.MaxIdle = 10 * time.Minute
 	}

@@ -57,7 +57,7 @@ func (b *Broker) planTopic(x *topicIndex, w *newTopic, collides map[string]strin
 		return meta.Topic{}, refuse(kerr.InvalidTopicException, "Topic '%s' collides with existing topic: %s", w.name, other)
 	}
 	if !w.internal {
-		if err := x.settings.CheckTopic(nil, w.configs); err != nil {
+		if err := x.settings.CheckTopic(w.name, nil, w.configs); err != nil {
 			return meta.Topic{}, configRefusal(kerr.InvalidConfig, err)
 		}
 	}
@@ -100,6 +100,17 @@ func (b *Broker) planReplicas(x *topicIndex, w *newTopic) ([][]int32, error) {
 // createTopics creates what can be created of wishes and waits until this broker
 // serves it, or ctx ends. The wishes' errs tell the outcome.
 func (b *Broker) createTopics(ctx context.Context, wishes []newTopic) []meta.Topic {
+	plans := b.commitTopics(ctx, wishes)
+	for i := range wishes {
+		if w := &wishes[i]; w.err == nil {
+			w.err = b.await(ctx, func(x *topicIndex) bool { return b.serves(x, plans[i]) })
+		}
+	}
+	return plans
+}
+
+// commitTopics is createTopics without the wait.
+func (b *Broker) commitTopics(ctx context.Context, wishes []newTopic) []meta.Topic {
 	plans := b.planTopics(b.topics.Load(), wishes)
 	var writes []meta.Write
 	var of []int
@@ -113,11 +124,6 @@ func (b *Broker) createTopics(ctx context.Context, wishes []newTopic) []meta.Top
 		w := &wishes[of[j]]
 		if w.err = err; errors.Is(err, meta.ErrExists) {
 			w.err = refuse(kerr.TopicAlreadyExists, "Topic '%s' already exists.", w.name)
-		}
-	}
-	for i := range wishes {
-		if w := &wishes[i]; w.err == nil {
-			w.err = b.await(ctx, func(x *topicIndex) bool { return b.serves(x, plans[i]) })
 		}
 	}
 	return plans

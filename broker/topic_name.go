@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"firn/broker/config"
 	"fmt"
 	"strings"
 )
@@ -14,6 +15,11 @@ const (
 // isInternal says whether name is one of the broker's own topics.
 func isInternal(name string) bool {
 	return name == offsetsTopic || name == transactionTopic
+}
+
+// neverArchived: an internal topic, or one whose name is too long for the archive.
+func neverArchived(name string) bool {
+	return isInternal(name) || len(name) > config.MaxArchivedName
 }
 
 // maxTopicName leaves room for "-<partition>" and Kafka's suffixes in a file name.

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +89,12 @@ func kcatMember(t *testing.T, addr, group, topic string, into *numbers) *exec.Cm
 	cmd := exec.Command(harness.Kcat(t), "-b", addr, "-u", "-q",
 		"-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=500",
 		"-X", "auto.commit.interval.ms=200", "-G", group, topic)
+	return member(t, cmd, into)
+}
+
+// member runs a consumer that prints a record a line, until the test ends.
+func member(t *testing.T, cmd *exec.Cmd, into *numbers) *exec.Cmd {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -294,4 +302,73 @@ func TestKafkasConsumerTools(t *testing.T) {
 	if l := consumerGroups(t, f.Addr, "--list"); hasLine(l, "readers") {
 		t.Errorf("--list after --delete: %q", l)
 	}
+}
+
+// Kafka's own reader of __consumer_offsets understands what groups leave there.
+func TestKafkaReadsTheOffsetsTopic(t *testing.T) {
+	f := harness.Start(t, harness.Options{Set: []string{"offsets.topic.num.partitions=1"}})
+	createTopic(t, f.Addr, "events", 1, nil)
+	produceNumbers(t, f.Addr, "events", 1, 0, 10)
+	adm := kadmClient(t, f.Addr)
+	var got numbers
+	leave := kgoMember(t, f.Addr, "readers", "events", &got, kgo.ClientID("reader"))
+	harness.Eventually(t, 30*time.Second, "10 records", func() bool { return got.count() == 10 })
+	leave()
+	if _, err := adm.DeleteGroups(t.Context(), "readers"); err != nil {
+		t.Fatal(err)
+	}
+	f.Stop()
+	log := filepath.Join(f.Data, "logs", "__consumer_offsets-0", "00000000000000000000.log")
+	o := harness.KafkaTool(t, "", "DumpLogSegments", "--files", log, "--offsets-decoder", "--print-data-log", "--deep-iteration")
+	if o.Err != nil {
+		t.Fatalf("%v\n%s", o.Err, o.Stderr)
+	}
+	for _, want := range []string{
+		`"group":"readers","topic":"events","partition":0`,
+		`"version":"4","data":{"offset":10,`,
+		`{"type":"2","data":{"group":"readers"}}`,
+		`"protocolType":"consumer","generation":1,`,
+		`"clientId":"reader","clientHost":"/127.0.0.1"`,
+		`payload: <DELETE>`,
+	} {
+		if !strings.Contains(o.Stdout, want) {
+			t.Errorf("no %s in\n%s", want, o.Stdout)
+		}
+	}
+	if strings.Contains(o.Stdout, "invalid") || strings.Contains(o.Stdout, "Mismatch") {
+		t.Errorf("DumpLogSegments complains:\n%s", o.Stdout)
+	}
+}
+
+// javaMember is Kafka's console consumer as a member of a group.
+func javaMember(t *testing.T, addr, group, topic string, into *numbers) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", harness.KafkaLib(t),
+		"org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", addr, "--topic", topic, "--group", group, "--from-beginning",
+		"--command-property", "session.timeout.ms=6000", "--command-property", "heartbeat.interval.ms=500", "--command-property", "auto.commit.interval.ms=200")
+	return member(t, cmd, into)
+}
+
+func TestJavaGroupRebalances(t *testing.T) {
+	f := harness.Start(t, harness.Options{})
+	createTopic(t, f.Addr, "events", 4, nil)
+	adm := kadmClient(t, f.Addr)
+	var got numbers
+	first := javaMember(t, f.Addr, "readers", "events", &got)
+	second := javaMember(t, f.Addr, "readers", "events", &got)
+	waitMembers(t, adm, "readers", 2)
+	produceNumbers(t, f.Addr, "events", 4, 0, 400)
+	harness.Eventually(t, 30*time.Second, "400 records by two members", func() bool { return got.count() == 400 })
+
+	_ = first.Process.Kill() // no good-bye: its session ends it
+	waitMembers(t, adm, "readers", 1)
+	produceNumbers(t, f.Addr, "events", 4, 400, 800)
+	harness.Eventually(t, 30*time.Second, "800 records by the member that is left", func() bool { return got.count() == 800 })
+
+	_ = second.Process.Signal(os.Interrupt)
+	waitEmpty := func() bool {
+		d, err := adm.DescribeGroups(t.Context(), "readers")
+		return err == nil && d["readers"].State == "Empty"
+	}
+	harness.Eventually(t, 4*time.Second, "an empty group: the last member has said good-bye", waitEmpty)
 }

@@ -161,6 +161,7 @@ func TestFailedSyncIsFinal(t *testing.T) {
 // TestFullDisk (S4, hazard C7): appends are refused, nothing of them is left, and
 // the log goes on by itself when there is space.
 func TestFullDisk(t *testing.T) {
+	size := len(records(2, 50, testNow))
 	for room := int64(0); room < 600; room += 13 {
 		mem := vfs.NewMem()
 		fsys := vfs.Inject(mem, nil)
@@ -179,6 +180,12 @@ func TestFullDisk(t *testing.T) {
 		}
 		if got := readAll(t, l, 0); int64(2*len(got)) != acked {
 			t.Fatalf("room %d: read %v, acknowledged to %d", room, got, acked)
+		}
+		for _, seg := range append(l.st.load().sealed, l.st.load().active) {
+			n := len(fileBytes(t, mem, seg.path(logSuffix)))
+			if want := int(acked-seg.base) * size / 2; seg.end == never && n != want {
+				t.Fatalf("room %d: active segment has %d bytes, %d are whole batches", room, n, want)
+			}
 		}
 		fsys.SetQuota(-1)
 		if a := mustAppend(t, l, records(2, 50, testNow)); a.First != acked {

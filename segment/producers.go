@@ -80,17 +80,6 @@ func (t *producers) reset() {
 // begin starts the check of one append.
 func (t *producers) begin() { t.scratch, t.markers = t.scratch[:0], t.markers[:0] }
 
-// state returns the state of id as this append has left it so far, nil if it is
-// unknown.
-func (t *producers) state(id int64) *producer {
-	for i := range t.scratch {
-		if t.scratch[i].id == id {
-			return &t.scratch[i]
-		}
-	}
-	return t.byID[id]
-}
-
 // working returns the state of id that this append may change.
 func (t *producers) working(id int64) *producer {
 	for i := range t.scratch {

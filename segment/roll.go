@@ -49,6 +49,14 @@ func (l *Log) rollLocked() error {
 	if err := l.dir.failpoint("segment.roll"); err != nil {
 		return l.ioErrorLocked("roll", err)
 	}
+	if len(l.st.mu.view.sealed) == 0 {
+		// The first file's name is durable before there is a second. Else a power
+		// loss could take the first alone, and leave a log that has lost its
+		// beginning and nothing that tells so. Later ones are safe behind it.
+		if err := l.dir.fs.SyncDir(l.path); err != nil {
+			return l.ioErrorLocked("roll", err)
+		}
+	}
 	end := l.st.mu.End
 	next, err := l.createSegment(end)
 	if err != nil {

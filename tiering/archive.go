@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -37,8 +38,11 @@ type Archive struct {
 		sync.Mutex
 		closed bool
 		logs   map[Partition]*Log
+		sorted []*Log // of logs; nil when they have changed
 	}
-	queue queue
+	queue      queue
+	complaints complaints
+	blocks     sync.Pool // *[BlockSize]byte, for scans
 }
 
 // New makes an Archive. It does no I/O.
@@ -50,6 +54,7 @@ func New(c Config) *Archive {
 	a.copies.set(c.CopyBytesPerSecond)
 	a.mu.logs = map[Partition]*Log{}
 	a.queue.ready = make(chan struct{}, 1)
+	a.blocks.New = func() any { return new([BlockSize]byte) }
 	a.metrics = newMetrics(a)
 	blocks := c.Cache
 	if blocks == nil {
@@ -88,6 +93,7 @@ func (a *Archive) Open(ctx context.Context, local *segment.Log, c PartitionConfi
 		return nil, fmt.Errorf("tiering: %s is open already", c.Partition)
 	}
 	a.mu.logs[c.Partition] = l
+	a.mu.sorted = nil
 	return l, nil
 }
 
@@ -112,13 +118,11 @@ func (a *Archive) Close() {
 // logs is a snapshot of the open logs, in a fixed order.
 func (a *Archive) logs() []*Log {
 	a.mu.Lock()
-	list := make([]*Log, 0, len(a.mu.logs))
-	for _, l := range a.mu.logs {
-		list = append(list, l)
+	defer a.mu.Unlock()
+	if a.mu.sorted == nil {
+		a.mu.sorted = slices.SortedFunc(maps.Values(a.mu.logs), func(x, y *Log) int { return x.part.compare(y.part) })
 	}
-	a.mu.Unlock()
-	slices.SortFunc(list, func(x, y *Log) int { return x.part.compare(y.part) })
-	return list
+	return a.mu.sorted // replaced, never changed
 }
 
 func (a *Archive) failpoint(name string) error {

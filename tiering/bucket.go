@@ -43,6 +43,8 @@ type BucketTopic struct {
 	// number of partitions that the keys tell, and Described is false.
 	Info      TopicInfo
 	Described bool
+	// Damage tells what is wrong with a topic.json that can't be decoded.
+	Damage string
 	// Deleted: there is a deleted.json.
 	Deleted bool
 	// Partitions are those that have objects.
@@ -104,13 +106,18 @@ func (b *Bucket) topic(ctx context.Context, dir string) (*BucketTopic, error) {
 	object, err := getAll(ctx, b.store, key.String(), maxJSON)
 	switch {
 	case err == nil:
-		if t.Info, err = DecodeTopicInfo(object); err != nil {
+		info, err := DecodeTopicInfo(object)
+		if err == nil && (info.Name != name || info.ID != id) {
+			err = fmt.Errorf("%w: it is that of %s, %s", ErrCorrupt, info.Name, info.ID)
+		}
+		switch {
+		case err == nil:
+			t.Info, t.Described = info, true
+		case errors.Is(err, ErrCorrupt):
+			t.Damage = err.Error()
+		default:
 			return nil, err
 		}
-		if t.Info.Name != name || t.Info.ID != id {
-			return nil, fmt.Errorf("%w: %s is that of %s, %s", ErrCorrupt, key, t.Info.Name, t.Info.ID)
-		}
-		t.Described = true
 	case !errors.Is(err, objstore.ErrNotFound):
 		return nil, err
 	}
@@ -126,10 +133,20 @@ func (b *Bucket) topic(ctx context.Context, dir string) (*BucketTopic, error) {
 	case !errors.Is(err, objstore.ErrNotFound):
 		return nil, err
 	}
-	if !t.Described && !t.Deleted && len(t.Partitions) == 0 {
+	if !t.Described && t.Damage == "" && !t.Deleted && len(t.Partitions) == 0 {
 		return nil, nil
 	}
 	return t, nil
+}
+
+// undescribed is the problem of a topic without a readable topic.json.
+func (t *BucketTopic) undescribed() Problem {
+	what := t.Damage
+	if what == "" {
+		what = "missing"
+	}
+	key := Key{Kind: KindTopic, Partition: t.Part(0)}
+	return Problem{Partition: t.Part(0), Key: key.String(), What: what + ": the topic's configs are not known"}
 }
 
 // Part is the topic's partition num.

@@ -147,7 +147,7 @@ func epochsSeen(ctx context.Context, store objstore.Store, t *BucketTopic, maxEp
 func (plan *RestorePlan) topic(ctx context.Context, b *Bucket, t *BucketTopic) (RestoreTopic, error) {
 	rt := RestoreTopic{Info: t.Info, Described: t.Described, Partitions: make([]RestorePartition, t.Info.Partitions)}
 	if !t.Described {
-		plan.Problems = append(plan.Problems, Problem{Partition: t.Part(0), What: "topic.json is missing: the topic's configs are not known"})
+		plan.Problems = append(plan.Problems, t.undescribed())
 	}
 	for num := range t.Info.Partitions {
 		p := t.Part(num)

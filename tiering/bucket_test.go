@@ -340,6 +340,25 @@ func TestVerifyFindsEverything(t *testing.T) {
 	})
 }
 
+// A topic.json that is damaged or gone hides nothing else.
+func TestTopicsWithoutDescription(t *testing.T) {
+	onStores(t, func(t *bucketTest) {
+		p, _, _ := t.standard()
+		key := Key{Kind: KindTopic, Partition: p}.String()
+		for _, wreck := range []func(){func() { t.put(key, []byte("{")) }, func() { t.remove(key) }} {
+			wreck()
+			r, err := NewBucket(t.store).Verify(t.Context(), VerifyOptions{})
+			if err != nil || len(r.Problems) != 1 || r.Problems[0].Key != key || r.Segments != 10 {
+				t.Errorf("Verify = %+v, %v", r, err)
+			}
+			plan, err := PlanRestore(t.Context(), t.store, RestoreOptions{})
+			if err != nil || len(plan.Problems) != 1 || plan.Topics[0].Described || plan.Topics[0].Info.Partitions != 2 || plan.Topics[0].Partitions[0].Pointer.ArchivedEnd != 800 {
+				t.Errorf("PlanRestore = %+v, %v", plan, err)
+			}
+		}
+	})
+}
+
 func TestVerifyOfAnOutageSaysNothingAboutTheArchive(t *testing.T) {
 	bt := &bucketTest{T: t, store: objstore.NewMem()}
 	_, entries, _ := bt.standard()

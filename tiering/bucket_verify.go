@@ -102,7 +102,7 @@ func (v *verification) add(p Problem) {
 func (v *verification) topic(ctx context.Context, t *BucketTopic) error {
 	v.report.Topics++
 	if !t.Described {
-		v.add(Problem{Partition: t.Part(0), Key: TopicDir(t.Info.Name, t.Info.ID) + "topic.json", What: "missing: a restore would not know the topic's configs"})
+		v.add(t.undescribed())
 	}
 	for _, num := range t.Partitions {
 		if v.o.Partitions != nil && !slices.Contains(v.o.Partitions, num) {

@@ -36,10 +36,23 @@ func (w *coldWorld) maxAt(from, below int64) (offset int64) {
 func TestColdLookupsAgreeWithANaiveModel(t *testing.T) {
 	for seed := range uint64(12) {
 		rng := testRNG(200 + seed)
-		b := someBatches(rng, 300, 3000, seed%3 == 0)
-		w := newColdWorld(t, b, rolled(b, 30_000), int(seed%4), nil)
+		size, roll := 3000, 30_000
+		if seed%2 == 0 { // segments with several marks
+			size, roll = 20_000, 500_000
+		}
+		b := someBatches(rng, 300, size, seed%3 == 0)
+		w := newColdWorld(t, b, rolled(b, roll), int(seed%4), nil)
 		w.paged(len(w.entries)/2, 2)
 		c := w.reader(t, cache.Config{})
+		for offset, ts := range w.times { // all there are: the index is right to the record
+			if offset%3 != int(seed%3) || ts == -1<<62 {
+				continue
+			}
+			got, err := c.FirstAt(t.Context(), w.source, ts, 0, w.end())
+			if want := w.firstAt(ts, 0, w.end()); err != nil || got.Offset != want {
+				t.Fatalf("seed %d: first at %d: got %+v, %v, want %d", seed, ts, got, err, want)
+			}
+		}
 		for range 100 {
 			from := rng.Int64N(w.end())
 			if rng.IntN(2) == 0 {
@@ -51,6 +64,11 @@ func TestColdLookupsAgreeWithANaiveModel(t *testing.T) {
 				continue
 			}
 			ts += rng.Int64N(3) - 1
+			if rng.IntN(3) == 0 { // the first record of a segment, from not far before it
+				first := w.entries[rng.IntN(len(w.entries))].Base
+				from = max(0, first-rng.Int64N(40))
+				below, ts = w.end(), max(w.times[first], 0)
+			}
 			got, err := c.FirstAt(t.Context(), w.source, ts, from, below)
 			if err != nil {
 				t.Fatal(err)

@@ -30,6 +30,8 @@ type coldStream struct {
 	// of the file (S2).
 	plain bool
 
+	replay bool // it begins at the log start
+
 	ahead []coldAhead // entries that follow, which cs has been told of
 }
 
@@ -45,6 +47,7 @@ const coldMaxBlocks = 8
 
 // read answers r; res.Offsets is the caller's to fill in.
 func (st *coldStream) read(r segment.ReadRequest, at segment.Offsets) (segment.ReadResult, error) {
+	st.replay = st.replay || st.m == nil && st.next == at.LogStart
 	below := at.LocalStart
 	switch r.Until {
 	case segment.UntilHighWatermark:
@@ -152,13 +155,21 @@ func (st *coldStream) find() (<-chan struct{}, error) {
 			st.pos = 0
 		}
 		st.cs.At(&ix.Object, int(st.pos/BlockSize), st.width())
+		st.replay = false
 	}
 	return st.p.known(st.ix.Key)
 }
 
+// coldReplay is how many blocks a reader gets at once that begins where the log
+// does: that is what a replay looks like, and it saves the first small GETs.
+const coldReplay = 8
+
 // width is how many blocks a jump may have to read to find its batch: it begins
 // up to a mark's distance behind the position.
 func (st *coldStream) width() int {
+	if st.replay {
+		return coldReplay
+	}
 	last := min(st.pos+coldMarkBytes+coldMarkBytes/2, st.ix.Size-1)
 	return int(last/BlockSize-st.pos/BlockSize) + 1
 }

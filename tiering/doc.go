@@ -44,6 +44,20 @@
 // Evict deletes from the disk (evict.go); Sweep removes orphans (sweep.go). Each
 // does one thing and starts nothing; Archive.Run (run.go) owns the goroutines.
 //
+// # The life of a cold read
+//
+//	offset ──▶ manifest, page ──▶ Entry ──▶ .idx ──▶ position ──▶ blocks ──▶ batches
+//	           resolver           T5        coldIndexes           cache      coldWindow
+//
+// No step waits: what isn't here is started, once for all who ask, and its
+// channel goes out as Pending (coldread.go). A coldStream keeps what one reader
+// has worked out under the offset that it will ask for next; by it the cache
+// reads ahead, across segments. A batch is served by its block's checksum, which
+// the .idx has, whose own the manifest has, and by its place: within what its
+// entry serves (D28). An object that is missing or damaged has the pointer read
+// anew once, then is tried again for seconds (D17) before it is ErrLost (D24).
+// Lookups by time take the same steps, but wait (coldlookup.go).
+//
 // # Invariants
 //
 //	T1  candidate takes only what is sealed, synced and below min(HW, LSO).

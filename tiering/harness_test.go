@@ -417,6 +417,7 @@ func (f *faultyPointers) SwapPointer(ctx context.Context, p Partition, epoch int
 	if f.dead.Load() {
 		return Pointer{}, errCrashed
 	}
+	ctx = context.WithoutCancel(ctx) // what is sent may arrive though nobody waits for it
 	do := func() (Pointer, error) { return f.Pointers.SwapPointer(ctx, p, epoch, next) }
 	if f.swap != nil {
 		return f.swap(do)

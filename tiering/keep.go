@@ -14,6 +14,9 @@ import (
 // says so.
 const deleteBatch = 256
 
+// keepTimeout bounds one Keep: what is left is the next one's.
+const keepTimeout = 5 * time.Minute
+
 // Keep does what a leader owes the archive besides uploading: it moves the log
 // start as retention asks, deletes what has been below it for the grace, and
 // removes superseded manifests and pages. The order is T4's: log start in the
@@ -26,6 +29,8 @@ func (l *Log) Keep(ctx context.Context, now time.Time) error {
 	defer l.keeping.unlock()
 	ctx, done := ld.join(ctx)
 	defer done()
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
 	err := l.keepLed(ctx, ld, now)
 	if errors.Is(err, ErrFenced) {
 		l.fenced(ld, err)
@@ -75,17 +80,28 @@ func (l *Log) retain(ctx context.Context, ld *leadership, now time.Time) error {
 // moveLogStartLocked moves the log start: in the pointer first, if there is one (T4).
 func (l *Log) moveLogStartLocked(ctx context.Context, ld *leadership, start int64, now time.Time) error {
 	if err := l.readyLocked(ctx, ld); err != nil {
-		return err
+		return unavailable(err)
 	}
 	if ld.ptr.Exists() && start > ld.ptr.LogStart {
 		if err := l.a.Disowned(); err != nil {
 			return err
 		}
 		if err := l.publishLocked(ctx, ld, change{logStart: start}, now); err != nil {
-			return err
+			return unavailable(err)
 		}
 	}
 	return l.local.SetLogStart(ctx, start)
+}
+
+// unavailable makes err one that a client may be told: an error of the store or
+// of the metadata store says that it can't be done now.
+func unavailable(err error) error {
+	for _, known := range []error{ErrFenced, ErrMoved, ErrNotOurs, ErrRolledBack, ErrLost, ErrUnavailable, errNotLeading} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // SetLogStart moves the log start, as DeleteRecords asks.

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"firn/segment"
 )
 
-// ErrDiverged: the local log has another history than the archive, and may hold
-// committed batches past the archived end. It is not discarded before the
+// ErrDiverged: the local log has another history than the archive, or a hole lies
+// between them, and it may hold committed batches past the archived end. It is not discarded before the
 // replica has given itself up (S7); then RestartAtArchivedEnd does it.
 var ErrDiverged = errors.New("tiering: local log and archive have different histories")
 
@@ -89,27 +91,35 @@ func (l *Log) open(ctx context.Context) error {
 	if !ptr.Exists() && l.mu.seen > 0 {
 		return fmt.Errorf("%w: %s has no pointer, sequence %d was seen", ErrRolledBack, l.part, l.mu.seen)
 	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	switch err := l.conform(ctx, ptr); {
-	case errors.Is(err, ErrDiverged):
-		l.a.log.Error("local log and archive have different histories: the replica can't lead", "topic", l.part.Topic, "partition", l.part.Num, "err", err)
 	case errors.Is(err, ErrUnavailable):
 		l.a.log.Warn("local log ends below the archived end and the archive can't be read now: it starts again there before it leads",
 			"topic", l.part.Topic, "partition", l.part.Num, "err", err)
 	case err != nil:
-		return err
+		l.a.log.Error("local log does not fit the archive: the replica can't lead", "topic", l.part.Topic, "partition", l.part.Num, "err", err)
 	}
 	return nil
 }
+
+// openTimeout bounds how long the opening of a log waits for the store; leading
+// waits as long as its caller lets it.
+const openTimeout = 10 * time.Second
 
 // conform holds the local log against the pointer (T8): one that ends below the
 // archived end starts again there, for all that it held is in the archive. What
 // is archived is committed, so the high watermark follows.
 func (l *Log) conform(ctx context.Context, ptr Pointer) error {
 	l.setStanding(false, false)
+	o := l.local.Offsets()
+	if whole := max(ptr.ArchivedEnd, ptr.LogStart, o.LogStart); o.LocalStart > whole {
+		l.setStanding(false, true)
+		return fmt.Errorf("%w: the local log begins at %d, what is before it ends at %d", ErrDiverged, o.LocalStart, whole)
+	}
 	if !ptr.Exists() {
 		return nil
 	}
-	o := l.local.Offsets()
 	if o.End < ptr.ArchivedEnd {
 		l.setStanding(true, false)
 		if err := l.restart(ctx, ptr); err != nil {
@@ -165,6 +175,16 @@ func (l *Log) Lead(ctx context.Context, epoch int32) error {
 	if ptr.Exists() {
 		ld.doomed = []doom{{ptr.LogStart, ld.began}}
 	}
+	if last := l.last; last != nil && last.epoch == epoch {
+		// The same epoch again, within this process: its last pointer write may
+		// still be on its way, and the fence would let it through. What it has
+		// uploaded is as good as it was.
+		ld.unsettled = last.unsettled
+		last.mu.Lock()
+		ld.mu.live, ld.mu.uploaded, ld.mu.since = maps.Clone(last.mu.live), slices.Clone(last.mu.uploaded), last.mu.since
+		last.mu.Unlock()
+	}
+	l.last = ld
 	l.mu.Lock()
 	l.mu.failures, l.mu.retryAt, l.mu.lastErr = 0, time.Time{}, nil
 	l.mu.Unlock()
@@ -173,7 +193,8 @@ func (l *Log) Lead(ctx context.Context, epoch int32) error {
 	return nil
 }
 
-var errNotLeading = errors.New("tiering: not leading any more")
+// errNotLeading ends what was under way when StopLeading came.
+var errNotLeading = fmt.Errorf("%w: stopped leading", ErrFenced)
 
 // StopLeading ends what the leader does. What is under way fails at its next
 // step to the store; should a pointer write be under way, the fence decides.

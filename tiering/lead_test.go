@@ -368,3 +368,36 @@ func (m *MemPointers) set(p Partition, ptr Pointer) {
 func (w *world) away(yes bool) { w.outage.Store(yes) }
 
 var errAway = errors.New("connection refused")
+
+// TestSameEpochAgainSettlesWhatTheFirstLeft: within a process a broker may stop
+// leading and lead again in one epoch; the fence does not tell the two apart.
+func TestSameEpochAgainSettlesWhatTheFirstLeft(t *testing.T) {
+	w := newWorld(t)
+	b := w.start(newDisk(), w.defaults())
+	b.lead(1)
+	b.append(100)
+	b.mustUpload()
+	b.append(100)
+	var late func() (Pointer, error)
+	b.pointers.swap = func(do func() (Pointer, error)) (Pointer, error) {
+		late = do
+		b.pointers.swap = func(func() (Pointer, error)) (Pointer, error) { return Pointer{}, errAway }
+		return Pointer{}, errAway
+	}
+	for late == nil {
+		w.advance(publishAfter)
+		b.settle()
+		if _, err := b.log.Step(t.Context(), w.now()); err != nil && !errors.Is(err, errAway) {
+			t.Fatal(err)
+		}
+	}
+	b.pointers.swap = nil
+	b.lead(1)
+	b.append(50)
+	b.mustUpload()
+	b.sweepClean()
+	if _, err := late(); !errors.Is(err, ErrMoved) {
+		t.Fatalf("the late write got %v", err)
+	}
+	b.verify()
+}

@@ -2,6 +2,7 @@ package tiering
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -51,16 +52,34 @@ func (l *limiter) wait(ctx context.Context, n int) error {
 	}
 }
 
-// limited is the body of one upload, slowed down to the limit. It holds a ctx
-// because io.ReaderAt has no place for it and it lives as long as one call.
-type limited struct {
-	ctx context.Context
-	r   io.ReaderAt
-	l   *limiter
+// body is the bytes of one upload: slowed down to the limit, and watched. It
+// holds a ctx because io.ReaderAt has no place for it and it lives as long as
+// one call.
+type body struct {
+	ctx   context.Context
+	r     io.ReaderAt
+	l     *limiter
+	stall *time.Timer
 }
 
-func (b *limited) ReadAt(p []byte, off int64) (int, error) {
-	if err := b.l.wait(b.ctx, len(p)); err != nil {
+// stallAfter is how long a store may take nothing of an upload before the
+// attempt counts as failed: a request that hangs must not hold a worker.
+const stallAfter = time.Minute
+
+var errStalled = errors.New("tiering: the store has taken nothing for a minute")
+
+// watch makes a body whose ctx, which the upload is to use, ends when it stalls.
+func (l *limiter) watch(ctx context.Context, r io.ReaderAt) (b *body, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	b = &body{ctx: ctx, r: r, l: l, stall: time.AfterFunc(stallAfter, func() { cancel(errStalled) })}
+	return b, func() { b.stall.Stop(); cancel(nil) }
+}
+
+func (b *body) ReadAt(p []byte, off int64) (int, error) {
+	b.stall.Stop() // waiting for the limit is not the store's fault
+	err := b.l.wait(b.ctx, len(p))
+	b.stall.Reset(stallAfter)
+	if err != nil {
 		return 0, err
 	}
 	return b.r.ReadAt(p, off)

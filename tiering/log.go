@@ -34,6 +34,8 @@ type Log struct {
 	pub     gate // held by who reads or moves the pointer as the leader
 	keeping gate // held by Keep
 
+	last *leadership // the newest, over or not; guarded by pub
+
 	mu struct {
 		sync.Mutex
 		closed   bool
@@ -114,6 +116,7 @@ func (l *Log) Close() {
 	l.mu.Unlock()
 	l.a.mu.Lock()
 	delete(l.a.mu.logs, l.part)
+	l.a.mu.sorted = nil
 	l.a.mu.Unlock()
 }
 

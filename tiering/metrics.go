@@ -40,44 +40,49 @@ func newMetrics(a *Archive) *metrics {
 	m.swept = counter("firn_tiering_orphans_total", "Orphans that sweeps removed.")
 	m.evicted = counter("firn_tiering_local_deleted_bytes_total", "Bytes of local segments deleted because the archive has them.")
 	m.panics = counter("firn_tiering_panics_total", "Panics that the supervisor caught.")
-	m.gauges(a)
+	m.all = append(m.all, newGauges(a))
 	for _, c := range m.all {
 		_ = m.reg.Register(c) // a second Archive on one registry shares nothing; its metrics are lost, not its work
 	}
 	return m
 }
 
-// gauges are computed when asked for.
-func (m *metrics) gauges(a *Archive) {
-	gauge := func(name, help string, f func([]Status) float64) {
-		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			return f(a.Status())
-		}))
+// gauges are computed when they are asked for, all from one look at the partitions.
+type gauges struct {
+	a                        *Archive
+	pending, oldest, failing *prometheus.Desc
+}
+
+func newGauges(a *Archive) *gauges {
+	return &gauges{
+		a:       a,
+		pending: prometheus.NewDesc("firn_tiering_pending_bytes", "Bytes of led partitions that are not archived yet.", nil, nil),
+		oldest:  prometheus.NewDesc("firn_tiering_oldest_pending_seconds", "Age of the oldest record of a led partition that is not archived yet.", nil, nil),
+		failing: prometheus.NewDesc("firn_tiering_failing_partitions", "Led partitions whose last upload failed.", nil, nil),
 	}
-	gauge("firn_tiering_pending_bytes", "Bytes of led partitions that are not archived yet.", func(all []Status) (sum float64) {
-		for _, s := range all {
-			if s.Leading {
-				sum += float64(s.PendingBytes)
-			}
+}
+
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	ch <- g.pending
+	ch <- g.oldest
+	ch <- g.failing
+}
+
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	var pending, oldest, failing float64
+	for _, s := range g.a.Status() {
+		if !s.Leading || !s.Copies {
+			continue
 		}
-		return sum
-	})
-	gauge("firn_tiering_oldest_pending_seconds", "Age of the oldest record of a led partition that is not archived yet.", func(all []Status) (most float64) {
-		for _, s := range all {
-			if s.Leading {
-				most = max(most, s.PendingAge.Seconds())
-			}
+		pending += float64(s.PendingBytes)
+		oldest = max(oldest, s.PendingAge.Seconds())
+		if s.LastError != nil {
+			failing++
 		}
-		return most
-	})
-	gauge("firn_tiering_failing_partitions", "Led partitions whose last upload failed.", func(all []Status) (n float64) {
-		for _, s := range all {
-			if s.Leading && s.LastError != nil {
-				n++
-			}
-		}
-		return n
-	})
+	}
+	ch <- prometheus.MustNewConstMetric(g.pending, prometheus.GaugeValue, pending)
+	ch <- prometheus.MustNewConstMetric(g.oldest, prometheus.GaugeValue, oldest)
+	ch <- prometheus.MustNewConstMetric(g.failing, prometheus.GaugeValue, failing)
 }
 
 func (m *metrics) uploaded(bytes int64, took time.Duration) {

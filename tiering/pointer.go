@@ -27,12 +27,6 @@ const NoPointer int32 = -1
 // Exists reports whether there is a pointer.
 func (p Pointer) Exists() bool { return p.Version != NoPointer }
 
-// same reports whether two pointers say the same, whatever their versions.
-func (p Pointer) same(q Pointer) bool {
-	q.Version = p.Version
-	return p == q
-}
-
 // Pointers keeps the pointers of all partitions. The broker makes one of the
 // metadata store in a few lines.
 type Pointers interface {

@@ -40,6 +40,10 @@ func (l *Log) readyLocked(ctx context.Context, ld *leadership) error {
 			return err
 		}
 	}
+	if seen := l.view.Load().ptr; seen.Exists() && (!ld.ptr.Exists() || seen.Sequence > ld.ptr.Sequence) {
+		// Evict, which reads the pointer for itself, has met a write that is not ours.
+		return fmt.Errorf("%w: the pointer is at sequence %d, this epoch knows %d", ErrFenced, seen.Sequence, ld.ptr.Sequence)
+	}
 	if ld.ptr.Exists() && ld.manifest == nil {
 		m, err := l.manifestOf(ctx, ld.ptr)
 		if err != nil {
@@ -50,8 +54,13 @@ func (l *Log) readyLocked(ctx context.Context, ld *leadership) error {
 	return nil
 }
 
+// publishTimeout bounds the few small requests of a publication.
+const publishTimeout = 2 * time.Minute
+
 // publishDue publishes what is uploaded, and the retention that is due.
 func (l *Log) publishDue(ctx context.Context, ld *leadership, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
 	if err := l.pub.lock(ctx); err != nil {
 		return err
 	}
@@ -208,7 +217,11 @@ func verifyEncoding[T any](object []byte, decode func([]byte) (T, error)) error 
 // movePointerLocked makes the compare-and-set. Its outcome is certain or noted
 // as unsettled; only then is anything undone (Z3).
 func (l *Log) movePointerLocked(ctx context.Context, ld *leadership, mv *move, now time.Time) error {
-	if err := l.a.failpoint("tiering.pointer.before"); err != nil {
+	err := l.a.failpoint("tiering.pointer.before")
+	if err == nil && l.lead.Load() != ld {
+		err = errNotLeading // and Lead, which waits for pub, counts on it
+	}
+	if err != nil {
 		l.abandonLocked(ctx, ld, mv)
 		return err
 	}

@@ -126,7 +126,7 @@ func (a *Archive) every(ctx context.Context, d time.Duration, f func(context.Con
 func (a *Archive) enqueue(context.Context) {
 	now := a.cfg.Now()
 	for _, l := range a.logs() {
-		if l.wants(now) {
+		if l.Err() == nil && l.wants(now) {
 			a.queue.push(l)
 		}
 	}
@@ -165,7 +165,7 @@ func (a *Archive) guardStep(ctx context.Context, l *Log) (more bool, err error) 
 	case ctx.Err() != nil:
 	default:
 		a.metrics.uploads.WithLabelValues("failed").Inc()
-		l.noteError(err)
+		a.complain(l, err)
 	}
 	return more, err
 }
@@ -185,14 +185,30 @@ func (a *Archive) guard(l *Log, doing string, f func() error) (err error) {
 	return f()
 }
 
-// noteError says once in a while what fails, not each time.
-func (l *Log) noteError(err error) {
-	l.mu.Lock()
-	n := l.mu.failures
-	l.mu.Unlock()
-	if n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th … in a row
-		l.a.log.Warn("upload failed; it is tried again", "topic", l.part.Topic, "partition", l.part.Num, "failures", n, "err", err)
+// complaints spaces out the log lines of failed uploads: with the store away
+// every partition fails.
+type complaints struct {
+	mu struct {
+		sync.Mutex
+		next time.Time
+		held int
 	}
+}
+
+const complainEvery = 10 * time.Second
+
+func (a *Archive) complain(l *Log, err error) {
+	now := a.cfg.Now()
+	a.complaints.mu.Lock()
+	if now.Before(a.complaints.mu.next) {
+		a.complaints.mu.held++
+		a.complaints.mu.Unlock()
+		return
+	}
+	held := a.complaints.mu.held
+	a.complaints.mu.next, a.complaints.mu.held = now.Add(complainEvery), 0
+	a.complaints.mu.Unlock()
+	a.log.Warn("upload failed; it is tried again", "topic", l.part.Topic, "partition", l.part.Num, "err", err, "others_before", held)
 }
 
 // keep applies retention and deletes what is due in the archive, partition by
@@ -202,8 +218,8 @@ func (a *Archive) keep(ctx context.Context) {
 	away := false
 	for _, l := range a.logs() {
 		now := a.cfg.Now()
-		if away && l.view.Load().ptr.Exists() {
-			continue // it would only wait for the same store
+		if l.Err() != nil || away && l.view.Load().ptr.Exists() {
+			continue // failed, and said so; or it would only wait for the same store
 		}
 		err := a.guard(l, "retention", func() error { return l.Keep(ctx, now) })
 		if err == nil && l.sweepDue(now) {
@@ -238,6 +254,9 @@ func (l *Log) sweepDue(now time.Time) bool {
 
 func (a *Archive) evict(ctx context.Context) {
 	for _, l := range a.logs() {
+		if l.Err() != nil {
+			continue
+		}
 		err := a.guard(l, "local retention", func() error { return l.Evict(ctx, a.cfg.Now()) })
 		if ctx.Err() != nil {
 			return

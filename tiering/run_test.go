@@ -179,3 +179,31 @@ func TestShortDiskIsRelievedOnceNotEachSecond(t *testing.T) {
 	}
 	b.verify()
 }
+
+// TestStalledStoreHoldsNoWorker: a PUT that hangs ends, and another partition's
+// worker is free again.
+func TestStalledStoreHoldsNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		b := w.start(newDisk(), w.defaults())
+		defer b.stop()
+		b.lead(1)
+		b.append(100)
+		b.settle()
+		never := make(chan struct{})
+		b.store.Set(func(op objstore.Op) objstore.Fault {
+			if op.Kind == objstore.OpPut {
+				return objstore.Fault{Hold: never}
+			}
+			return objstore.Fault{}
+		})
+		start := time.Now()
+		_, err := b.log.Step(t.Context(), w.now())
+		if !errors.Is(err, errStalled) || time.Since(start) != stallAfter {
+			t.Fatalf("after %v: %v", time.Since(start), err)
+		}
+		b.store.Set(nil)
+		b.mustUpload()
+		b.verify()
+	})
+}

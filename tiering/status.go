@@ -8,6 +8,7 @@ import (
 type Status struct {
 	Partition Partition
 	Leading   bool
+	Copies    bool // remote.storage.enable, and not remote.log.copy.disable
 	LogStart, LocalStart,
 	ArchivedEnd, // -1: nothing is archived
 	End int64
@@ -54,7 +55,7 @@ func (l *Log) Status(now time.Time) Status {
 	o := l.Offsets()
 	v := l.view.Load()
 	s := Status{
-		Partition: l.part, LogStart: o.LogStart, LocalStart: o.LocalStart, ArchivedEnd: o.ArchivedEnd, End: o.End,
+		Partition: l.part, Copies: l.policy.Load().copies(), LogStart: o.LogStart, LocalStart: o.LocalStart, ArchivedEnd: o.ArchivedEnd, End: o.End,
 		Segments: -1, Bytes: -1, LocalBytes: l.local.Size(),
 	}
 	if !v.ptr.Exists() {

@@ -47,7 +47,7 @@ func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed
 	}
 	// Names known before the listing thin it out: what was named then is no
 	// orphan, and if it has become one since, the next sweep takes it.
-	before, err := l.named(ctx, ld)
+	before, err := l.named(ctx, ld, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -66,7 +66,7 @@ func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed
 		return 0, err
 	}
 	found = slices.DeleteFunc(found, func(k Key) bool { return k.Epoch == ld.epoch && ld.isLive(k.ID) })
-	after, err := l.named(ctx, ld)
+	after, err := l.named(ctx, ld, before)
 	if err != nil {
 		return 0, err
 	}
@@ -112,9 +112,10 @@ func (n *names) outdated(k Key, ruled bool) bool {
 	return k.Epoch < m.Epoch && ruled
 }
 
-// named collects what the pointer, as read now, leads to. A page that can't be
+// named collects what the pointer, as read now, leads to; without the entries of
+// pages that before has them of, for pages never change. A page that can't be
 // read is an error.
-func (l *Log) named(ctx context.Context, ld *leadership) (*names, error) {
+func (l *Log) named(ctx context.Context, ld *leadership, before *names) (*names, error) {
 	if err := l.pub.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -143,11 +144,14 @@ func (l *Log) named(ctx context.Context, ld *leadership) (*names, error) {
 	}
 	for i := range n.manifest.Pages {
 		ref := &n.manifest.Pages[i]
+		n.ids = append(n.ids, ref.ID)
+		if before != nil && before.has(ref.ID) {
+			continue
+		}
 		page, err := l.loadPage(ctx, ref)
 		if err != nil {
 			return nil, fmt.Errorf("page %s can't be read: %w", ref.Key(l.part), err)
 		}
-		n.ids = append(n.ids, ref.ID)
 		add(page.Entries)
 	}
 	add(n.manifest.Entries)

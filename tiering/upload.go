@@ -219,13 +219,16 @@ func (l *Log) upload(ctx context.Context, ld *leadership, s segment.SealedSegmen
 	ld.mu.uploaded = append(ld.mu.uploaded, entry)
 	ld.mu.Unlock()
 	l.a.metrics.uploaded(entry.Size+entry.IdxSize, time.Since(start))
+	l.a.metrics.uploads.WithLabelValues("ok").Inc()
 	return nil
 }
 
 // describe reads the segment once, and makes its entry and its .idx object.
 func (l *Log) describe(ld *leadership, file *segment.SealedFile) (Entry, []byte, error) {
 	s := &file.Info
-	found, err := scan(file, s.Size, make([]byte, BlockSize))
+	buf := l.a.blocks.Get().(*[BlockSize]byte)
+	found, err := scan(file, s.Size, buf[:])
+	l.a.blocks.Put(buf)
 	if err != nil {
 		return Entry{}, nil, err
 	}
@@ -254,8 +257,15 @@ func (l *Log) describe(ld *leadership, file *segment.SealedFile) (Entry, []byte,
 // putPair puts both objects of a segment, at the same time.
 func (l *Log) putPair(ctx context.Context, e *Entry, index []byte, file *segment.SealedFile) error {
 	g, ctx := errgroup.WithContext(ctx)
+	b, done := l.a.copies.watch(ctx, file)
+	defer done()
+	ctx = b.ctx
 	g.Go(func() error {
-		return l.a.store.Put(ctx, e.LogKey(l.part), &limited{ctx, file, &l.a.copies}, e.Size)
+		err := l.a.store.Put(ctx, e.LogKey(l.part), b, e.Size)
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
+			return fmt.Errorf("%w: %w", cause, err)
+		}
+		return err
 	})
 	g.Go(func() error {
 		return l.a.store.Put(ctx, e.IndexKey(l.part), bytes.NewReader(index), e.IdxSize)

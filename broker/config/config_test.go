@@ -157,10 +157,17 @@ func TestRemoteRules(t *testing.T) {
 		{arch, nil, map[string]string{"cleanup.policy": "compact"}, "compact"},
 		{arch, nil, map[string]string{"retention.msec": "5"}, "Did you mean retention.ms?"},
 	} {
-		err := c.b.CheckTopic(c.before, c.after)
+		err := c.b.CheckTopic("t", c.before, c.after)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v → %v: got %v, want %q", c.before, c.after, err, c.want)
 		}
+	}
+	long := strings.Repeat("x", MaxArchivedName+1)
+	if err := arch.CheckTopic(long, nil, map[string]string{"remote.storage.enable": "true"}); err == nil {
+		t.Error("a name too long for the archive was to be archived")
+	}
+	if err := arch.CheckTopic(long, nil, nil); err != nil {
+		t.Errorf("a long name: %v", err)
 	}
 	if !arch.Topic(nil, false).RemoteStorageEnable || arch.Topic(nil, true).RemoteStorageEnable || plain.Topic(nil, false).RemoteStorageEnable {
 		t.Error("remote.storage.enable is on by default only with an archive, and never for internal topics")

@@ -88,6 +88,10 @@ func (b *Broker) topicSources(k *Key, overrides map[string]string, internal bool
 	return out
 }
 
+// MaxArchivedName is the longest topic name that can be archived: with the
+// topic's id it is one path element in the archive, of at most 255 bytes.
+const MaxArchivedName = 232
+
 // Topic resolves a topic's keys. Internal topics are never archived, and
 // nothing is cleaned up in them but by their own overrides.
 func (b *Broker) Topic(overrides map[string]string, internal bool) Topic {
@@ -154,20 +158,23 @@ func (p *Problem) Error() string { return p.Text }
 
 func problem(format string, args ...any) error { return &Problem{fmt.Sprintf(format, args...)} }
 
-// CheckTopic judges the overrides that a topic is to have. Before is what it
+// CheckTopic judges the overrides that the topic name is to have. Before is what it
 // has; nil for a new topic. Its errors are *Problem.
-func (b *Broker) CheckTopic(before, after map[string]string) error {
-	for _, name := range slices.Sorted(maps.Keys(after)) {
-		k, ok := b.reg.topic[name]
+func (b *Broker) CheckTopic(name string, before, after map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		k, ok := b.reg.topic[key]
 		if !ok {
-			if near := b.reg.Suggest(ScopeTopic, name); near != "" {
-				return problem("Unknown topic config name: %s. Did you mean %s?", name, near)
+			if near := b.reg.Suggest(ScopeTopic, key); near != "" {
+				return problem("Unknown topic config name: %s. Did you mean %s?", key, near)
 			}
-			return problem("Unknown topic config name: %s", name)
+			return problem("Unknown topic config name: %s", key)
 		}
-		if err := k.Check(after[name]); err != nil {
-			return problem("Invalid value %s for configuration %s: %v", after[name], name, err)
+		if err := k.Check(after[key]); err != nil {
+			return problem("Invalid value %s for configuration %s: %v", after[key], key, err)
 		}
+	}
+	if strings.EqualFold(after["remote.storage.enable"], "true") && len(name) > MaxArchivedName {
+		return problem("A topic whose name is longer than %d characters can't be archived: leave remote.storage.enable out, or choose a shorter name", MaxArchivedName)
 	}
 	t := b.Topic(after, false)
 	if _, asked := after["cleanup.policy"]; asked && t.CleanupCompact {

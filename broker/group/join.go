@@ -50,10 +50,10 @@ func (g *Group) tryJoin(req *kmsg.JoinGroupRequest, c Caller) *kerr.Error {
 	case session < g.cfg.MinSession || session > g.cfg.MaxSession:
 		return kerr.InvalidSessionTimeout
 	case !g.hasRoom(req.MemberID):
-		if m := g.byID[req.MemberID]; m != nil {
-			g.remove(m)
-		}
 		g.forgetPending(req.MemberID)
+		if m := g.byID[req.MemberID]; m != nil {
+			g.lose(m)
+		}
 		return kerr.GroupMaxSizeReached
 	case !g.accepts(req.ProtocolType, req.Protocols):
 		return kerr.InconsistentGroupProtocol

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -182,18 +181,6 @@ func TestBeforeIsCalledWhenNoWholeFrameIsLeft(t *testing.T) {
 	f.before = func() error { return wantErr }
 	if _, err := f.Next(t.Context()); err != wantErr {
 		t.Errorf("got %v, want %v", err, wantErr)
-	}
-}
-
-// waitFor waits until ok, which another goroutine will make true.
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not in 10 s", what)
-		}
-		runtime.Gosched()
-		time.Sleep(100 * time.Microsecond)
 	}
 }
 

@@ -26,9 +26,9 @@ func archiveCommand(g *global) *cobra.Command {
 		Long: `Works on the archive itself, a directory or a bucket: no broker need run. Where
 --archive is not given, the broker at -b is asked where its archive is; so the
 address must be one that works from here as well. Nothing here opens a broker's
-meta.db, and only copy and restore write.`,
+meta.db, and only copy, restore and release write.`,
 	}
-	c.AddCommand(archiveList(g), archivePending(g), archiveVerify(g), archiveExtract(g), archiveCopy(g), archiveRestore(g))
+	c.AddCommand(archiveList(g), archivePending(g), archiveVerify(g), archiveExtract(g), archiveCopy(g), archiveRestore(g), archiveRelease())
 	return c
 }
 

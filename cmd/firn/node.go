@@ -52,6 +52,14 @@ func openNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error)
 	return n, nil
 }
 
+// fetchSessions is a number of slots as broker.Network has it: zero is its default.
+func fetchSessions(slots int) int {
+	if slots == 0 {
+		return -1
+	}
+	return slots
+}
+
 func (n *node) wire(ctx context.Context, log *slog.Logger, fresh bool) error {
 	c := n.settings.config
 	ls, err := c.Listeners()
@@ -73,6 +81,7 @@ func (n *node) wire(ctx context.Context, log *slog.Logger, fresh bool) error {
 			MaxIdle:         c.Millis("connections.max.idle.ms"),
 			SendBufferBytes: int(c.Int("socket.send.buffer.bytes")), ReceiveBufferBytes: int(c.Int("socket.receive.buffer.bytes")),
 			FetchMaxBytes: int(c.Int("fetch.max.bytes")),
+			FetchSessions: fetchSessions(int(c.Int("max.incremental.fetch.session.cache.slots"))),
 		},
 		Log:       log,
 		Metrics:   reg,

@@ -85,6 +85,34 @@ with another DIR.`,
 	return c
 }
 
+func archiveRelease() *cobra.Command {
+	var url string
+	c := &cobra.Command{
+		Use:   "release --archive URL",
+		Short: "Let the sweep remove what a restore kept",
+		Long: `A restore keeps objects that no manifest names: what was on its way when the old
+broker ended, or branches that lost. Once you are sure that nothing is missing, this
+lets the new broker's sweep remove them.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if url == "" {
+				return errors.New("name the archive with --archive")
+			}
+			store, err := openStore(c.Context(), url, false)
+			if err != nil {
+				return err
+			}
+			if err := tiering.ReleaseKept(c.Context(), store); err != nil {
+				return err
+			}
+			fmt.Println("released: the broker's next sweep removes what nothing names")
+			return nil
+		},
+	}
+	c.Flags().StringVar(&url, "archive", "", "the archive's URL")
+	return c
+}
+
 func randomID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:])                    // never fails
@@ -208,7 +236,7 @@ func printPlan(g *global, plan *tiering.RestorePlan, verb string) error {
 		fmt.Printf("%d deleted topics are left out\n", n)
 	}
 	if plan.Unnamed > 0 {
-		fmt.Printf("%d objects (%s) that no manifest names are kept\n", plan.Unnamed, bytesText(plan.UnnamedBytes))
+		fmt.Printf("%d objects (%s) that no manifest names are kept until `firn archive release`\n", plan.Unnamed, bytesText(plan.UnnamedBytes))
 	}
 	return nil
 }

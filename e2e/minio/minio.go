@@ -46,7 +46,7 @@ type Server struct {
 // New is Start for a test that does more with the server.
 func New(t testing.TB) *Server {
 	t.Helper()
-	bin := binary(t)
+	bin := Binary(t)
 	s := &Server{t: t, bin: bin, dir: t.TempDir(), Secret: SecretKey}
 	t.Cleanup(s.Kill)
 	for range 5 {
@@ -140,8 +140,8 @@ func answers(ctx context.Context, url string, status int) bool {
 	return resp.StatusCode == status
 }
 
-// binary finds MinIO where `make minio` builds it.
-func binary(t testing.TB) string {
+// Binary finds MinIO where `make minio` builds it.
+func Binary(t testing.TB) string {
 	t.Helper()
 	cache := os.Getenv("FIRN_CACHE")
 	if cache == "" {

@@ -31,5 +31,6 @@
 // compared with what is there, and no more is allocated than a small multiple
 // of what was received, up to a Limit. Walk's memory is one record and one
 // window of its codec: 8 MiB at most, or what a zstd frame announces within the
-// Limit. How many walk at once is for the caller to bound.
+// Limit. How many walk at once is for the caller to bound; Recompress, which
+// clients set off, does so itself.
 package batch

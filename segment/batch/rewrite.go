@@ -4,14 +4,26 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"runtime"
 )
 
 // Recompress returns a copy of b whose records are compressed by codec, at a
 // level as in compression.<codec>.level (0 is the default). All else stays,
 // offsets and timestamps of the records included. It fails like Walk.
+//
+// No more than half of the cores recompress at once; the others wait. Clients
+// decide how many batches come at a time, and each costs a window of memory and,
+// at worst, the time that a whole Limit takes.
 func Recompress(b Batch, codec Codec, level int, limit Limit) (Batch, error) {
+	slots <- struct{}{}
+	defer func() { <-slots }()
 	return rewrite(b, codec, level, limit, func(Record) bool { return true })
 }
+
+// slots is taken while recompressing. The one thing that all logs of a process
+// share here is the machine, so it belongs to the process. Who holds a slot
+// waits for nothing.
+var slots = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
 // Filter returns a copy of b, in its codec, without the records that keep
 // refuses. The offsets of the others stay, and so does the last offset, so that

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -353,4 +354,22 @@ func TestBuilderRefusesAnEmptyBatch(t *testing.T) {
 	if _, err := NewBuilder(Spec{}).Build(); !errors.Is(err, ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// More than there are slots, so that some wait.
+func TestRecompressConcurrently(t *testing.T) {
+	b := build(t, Spec{Codec: Zstd}, 10)
+	want := dumpAll(t, b)
+	var wg sync.WaitGroup
+	for range 4 * cap(slots) {
+		wg.Go(func() {
+			for _, codec := range codecs {
+				got, err := Recompress(b, codec, 0, Limit{})
+				if err != nil || !slices.Equal(dumpAll(t, got), want) {
+					t.Errorf("%v: %v", codec, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -439,6 +439,67 @@ func TestReaderThatPausesLetsItsGetsGo(t *testing.T) {
 	})
 }
 
+// TestReadAheadStaysWithinTheWindow has GETs that are twice as large as it.
+func TestReadAheadStaysWithinTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		objs := s.fill(t, 1, 64)
+		c := open(t, Config{Store: s.store, Window: 8 << 20})
+		err := s.scan(c, objs, func() {
+			synctest.Wait()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			n := 0
+			for e := c.mu.fresh.head; e != nil; e = e.next {
+				n++
+			}
+			if n > 8+1 { // and the one that is being read
+				t.Errorf("%d blocks ahead", n)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestNewReaderKeepsWhatAnotherHasLeft: what lies before it is not the next to
+// be evicted.
+func TestNewReaderKeepsWhatAnotherHasLeft(t *testing.T) {
+	s := newShelf()
+	objs := s.fill(t, 2, 6)
+	c := open(t, Config{Store: s.store, Memory: 8 << 20})
+	if err := s.scan(c, objs[:1], nil); err != nil {
+		t.Fatal(err)
+	}
+	s.gets.Store(0)
+	st := c.NewStream()
+	defer st.Close()
+	st.At(objs[0], 0, 6)
+	if b, _, err := st.Get(objs[0], 0, true); err != nil || b == nil {
+		t.Fatal("block 0 is not here", err)
+	} else {
+		b.Release()
+	}
+	st.At(objs[0], 0, 6) // plans for what is here
+	for i := range 5 {
+		b, err := c.Fetch(t.Context(), objs[1], i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Release()
+	}
+	s.gets.Store(0)
+	for i := range 6 {
+		if err := s.read(st, objs[0], i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.gets.Load(); n != 0 {
+		t.Errorf("%d GETs for what was here", n)
+	}
+}
+
 // TestStalledReadAheadDoesNotKeepReadersFromTheirGets: each reader pauses with a
 // GET open that brings more than it will read.
 func TestStalledReadAheadDoesNotKeepReadersFromTheirGets(t *testing.T) {

@@ -24,12 +24,17 @@
 //   - Memory is reserved before it is filled, from one budget for all blocks.
 //     Read-ahead gets what is within some reader's window and fits; the windows
 //     together stay below three quarters of the budget, so that a full house
-//     shrinks read-ahead first. A block that a reader waits for evicts anything
-//     else, and may exceed the budget by a quarter, for what slow connections
-//     still pin.
+//     shrinks read-ahead first. A block that a reader waits for may exceed the
+//     budget by a quarter, for what slow connections still pin, and then evicts
+//     anything else. Only one batch at a time that is larger than all this may
+//     go further.
 //   - A load that reaches the end of every window does not break off: it stops
 //     reading its connection until a reader comes closer, so one GET may be
-//     larger than what memory holds of it. After a few seconds it is cut.
+//     larger than what memory holds of it. It is cut after a few seconds, or
+//     when a reader waits for its slot.
+//   - A block that a lone reader has gone past is the next to be evicted. If
+//     another comes behind and keeps up, it stays, and read-ahead waits: two
+//     readers side by side cost the GETs of one.
 //   - Get and At never wait. Only Fetch and Getter's methods do.
 //
 // Retries, hedging, the circuit breaker and the stall timeouts are Getter's.

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,7 @@ const (
 type metrics struct {
 	hits, misses, evictions [2]prometheus.Counter // by tier
 	memory, diskBytes       prometheus.Gauge
-	gets                    [3]prometheus.Counter // ok, not found, failed
+	gets                    [4]prometheus.Counter // ok, not found, failed, canceled
 	bytes                   prometheus.Counter
 	retries, hedges         prometheus.Counter
 	corrupt                 prometheus.Counter
@@ -39,11 +40,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		evictions: byTier(counter("firn_cache_evictions_total", "Blocks evicted.", "tier")),
 		memory:    size.WithLabelValues("memory"),
 		diskBytes: size.WithLabelValues("disk"),
-		gets:      [3]prometheus.Counter{gets.WithLabelValues("ok"), gets.WithLabelValues("not_found"), gets.WithLabelValues("failed")},
-		bytes:     counter("firn_cache_get_bytes_total", "Bytes read from the object store.").WithLabelValues(),
-		retries:   counter("firn_cache_get_retries_total", "GETs tried again after a failure.").WithLabelValues(),
-		hedges:    counter("firn_cache_get_hedges_total", "GETs asked a second time because the answer was late.").WithLabelValues(),
-		corrupt:   counter("firn_cache_corrupt_total", "Blocks from the store or the disk whose checksum did not hold.").WithLabelValues(),
+		gets: [4]prometheus.Counter{gets.WithLabelValues("ok"), gets.WithLabelValues("not_found"),
+			gets.WithLabelValues("failed"), gets.WithLabelValues("canceled")},
+		bytes:   counter("firn_cache_get_bytes_total", "Bytes read from the object store.").WithLabelValues(),
+		retries: counter("firn_cache_get_retries_total", "GETs tried again after a failure.").WithLabelValues(),
+		hedges:  counter("firn_cache_get_hedges_total", "GETs asked a second time because the answer was late.").WithLabelValues(),
+		corrupt: counter("firn_cache_corrupt_total", "Blocks from the store or the disk whose checksum did not hold.").WithLabelValues(),
 	}
 }
 
@@ -77,6 +79,8 @@ func (m *metrics) got(err error) {
 		m.gets[0].Inc()
 	case errors.Is(err, objstore.ErrNotFound):
 		m.gets[1].Inc()
+	case errors.Is(err, context.Canceled):
+		m.gets[3].Inc() // the slower of two, or the end
 	default:
 		m.gets[2].Inc()
 	}
