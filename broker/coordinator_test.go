@@ -138,6 +138,30 @@ func TestCommitTimesOut(t *testing.T) {
 	})
 }
 
+// A commit that is under way when its group is deleted goes with it.
+func TestDeletionTakesCommitsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &groupLog{memLog: newMemLog()}
+		c, s := testShard(t, log)
+		log.hold = true
+		req, commits := commitReq("readers", 7)
+		done := make(chan error, 2)
+		go func() { done <- c.commit(t.Context(), req, commits) }()
+		synctest.Wait()
+		go func() { done <- c.deleteGroup(t.Context(), "readers") }()
+		synctest.Wait()
+		log.flush()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if groups, _, err := s.read(t.Context()); err != nil || len(groups) != 0 {
+			t.Errorf("loaded again: %v, %v", groups, err)
+		}
+	})
+}
+
 // joinAlone makes a group of one member that owes its sync.
 func joinAlone(t *testing.T, c *coordinator, s *shard) (member string) {
 	t.Helper()

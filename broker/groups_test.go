@@ -274,6 +274,7 @@ func TestOffsetsGoWithTheirTopic(t *testing.T) {
 	n.commitOffset(10, "readers", "", -1, "events", 42)
 	n.commitOffset(10, "readers", "", -1, "others", 7)
 	n.delete("events")
+	eventually(t, "the offset goes with its topic", func() bool { return n.fetchOffset("readers", "events").Offset == -1 })
 	n.create("events", 1)
 	for _, when := range []string{"at once", "after a restart"} {
 		if got := n.fetchOffset("readers", "events"); got.Offset != -1 {
