@@ -14,7 +14,7 @@
 //	errors                          one table from our errors to Kafka's codes
 //	join, ready                     the start, and the end
 //	image, topics                   the picture of the cluster
-//	replicas, lost                  the partitions that this broker hosts
+//	replicas, roles, lost           the partitions that this broker hosts
 //	topic_admin, config_admin       what admin requests change, and the wait for it
 //	archive, purge                  tiering's seams: pointers, policies, deleted topics
 //	loops, status                   retention and checkpoints; what an operator is told
