@@ -1,9 +1,10 @@
 package broker
 
 import (
-	"firn/broker/config"
 	"fmt"
 	"strings"
+
+	"firn/broker/config"
 )
 
 // Kafka's internal topics. Clients may read them, and Metadata marks them.
