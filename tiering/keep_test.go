@@ -219,6 +219,72 @@ func TestDeleteRecordsPastTheArchivedEndTakesItAlong(t *testing.T) {
 	b.sweepClean()
 }
 
+// TestLogStartMovesDuringAnUpload: to the middle of the segment that is going up,
+// and past it.
+func TestLogStartMovesDuringAnUpload(t *testing.T) {
+	for _, past := range []bool{false, true} {
+		w := newWorld(t)
+		b := w.start(newDisk(), w.defaults())
+		b.lead(1)
+		b.append(30)
+		b.mustUpload()
+		b.append(120)
+		moved := int64(0)
+		b.failpoint = func(name string) error {
+			if name == "tiering.upload.before" && moved == 0 {
+				if moved = b.log.Offsets().ArchivedEnd + 5; past {
+					moved += 60
+				}
+				if err := b.log.SetLogStart(t.Context(), moved); err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		}
+		b.mustUpload()
+		if ptr := w.pointer(); moved == 0 || ptr.LogStart != moved || ptr.ArchivedEnd < 100 {
+			t.Fatalf("moved to %d: %+v", moved, ptr)
+		}
+		b.verify()
+		b.sweepClean()
+	}
+}
+
+// TestGraceCountsFromWhenTheLogStartMoved, each time that it does.
+func TestGraceCountsFromWhenTheLogStartMoved(t *testing.T) {
+	w := newWorld(t)
+	b := w.start(newDisk(), w.defaults())
+	b.lead(1)
+	b.append(200)
+	b.mustUpload()
+	move := func(to int64) {
+		if err := b.log.SetLogStart(t.Context(), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	through := func() int64 {
+		if err := b.log.Keep(t.Context(), w.now()); err != nil {
+			t.Fatal(err)
+		}
+		return b.log.view.Load().manifest.DeletedThrough
+	}
+	move(60)
+	w.advance(40 * time.Second)
+	move(120)
+	if got := through(); got != 0 {
+		t.Fatalf("deleted through %d before any grace was over", got)
+	}
+	w.advance(30 * time.Second)
+	if got := through(); got == 0 || got > 60 {
+		t.Fatalf("deleted through %d, want up to 60", got)
+	}
+	w.advance(40 * time.Second)
+	if got := through(); got <= 60 || got > 120 {
+		t.Fatalf("deleted through %d, want up to 120", got)
+	}
+	b.verify()
+}
+
 func TestDeleteRecordsNeedsTheStoreOnlyForWhatIsArchived(t *testing.T) {
 	w := newWorld(t)
 	b := w.start(newDisk(), w.defaults())

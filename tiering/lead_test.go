@@ -369,6 +369,27 @@ func (w *world) away(yes bool) { w.outage.Store(yes) }
 
 var errAway = errors.New("connection refused")
 
+// TestStoppedLeaderDoesNotMoveThePointer: whatever was under way, and although
+// the metadata store would let it.
+func TestStoppedLeaderDoesNotMoveThePointer(t *testing.T) {
+	w := newWorld(t)
+	b := w.start(newDisk(), w.defaults())
+	b.lead(1)
+	b.append(100)
+	b.failpoint = func(name string) error {
+		if name == "tiering.pointer.before" {
+			b.log.StopLeading()
+		}
+		return nil
+	}
+	if err := b.upload(); err != nil && !errors.Is(err, errNotLeading) {
+		t.Fatal(err)
+	}
+	if ptr := w.pointer(); ptr.Exists() {
+		t.Fatalf("pointer %+v", ptr)
+	}
+}
+
 // TestSameEpochAgainSettlesWhatTheFirstLeft: within a process a broker may stop
 // leading and lead again in one epoch; the fence does not tell the two apart.
 func TestSameEpochAgainSettlesWhatTheFirstLeft(t *testing.T) {

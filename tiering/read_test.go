@@ -135,7 +135,9 @@ func TestEvictionDuringALookupLosesNothing(t *testing.T) {
 	o := w.defaults()
 	b := w.start(newDisk(), o)
 	b.lead(1)
-	b.append(200)
+	b.append(100)
+	w.advance(time.Second)
+	b.append(100)
 	b.mustUpload()
 	inner := b.archive.cold
 	b.archive.cold = evicting{inner, b}

@@ -284,12 +284,18 @@ func TestDamagedSegmentDoesNotGoUp(t *testing.T) {
 	if err != nil || good.End != f.Info.End || good.Records != f.Records || good.MaxTime != f.Info.MaxTimestamp {
 		t.Fatalf("scan of a good segment: %+v, %v", good, err)
 	}
+	start := 0 // of the batch
 	for i := range raw {
+		if i == start+batch.Batch(raw[start:]).Length() {
+			start = i
+		}
 		bad := append(bytesReader(nil), raw...)
 		bad[i] ^= 1
-		got, err := scan(bad, f.Info.Size, buf)
 		// Base offset and leader epoch lie outside a batch's checksum.
-		if err == nil && got.Base == good.Base && got.End == good.End && got.CRC == good.CRC {
+		if at := i - start; at < 8 || at >= 12 && at < 16 {
+			continue
+		}
+		if _, err := scan(bad, f.Info.Size, buf); err == nil {
 			t.Fatalf("byte %d changed and nobody noticed", i)
 		}
 	}
