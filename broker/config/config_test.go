@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -182,5 +183,45 @@ func TestDescribe(t *testing.T) {
 	}
 	if n := len(b.DescribeBroker(nil)); n < 200 {
 		t.Errorf("only %d broker keys", n)
+	}
+}
+
+// What DescribeConfigs lists is what Apache Kafka 4.3.1 lists.
+func TestSynonymsAreListedAsInKafka(t *testing.T) {
+	b := mustBroker(t, Static{File: map[string]string{"log.retention.ms": "5"}}).With(map[string]string{"message.max.bytes": "2000"}, nil)
+	list := func(e []Entry) string {
+		var all []string
+		for _, e := range e {
+			line := e.Key.Name + "=" + e.Value.Value
+			for _, s := range e.Synonyms {
+				line += fmt.Sprintf(" %d:%s=%s", s.Source, s.Name, s.Value)
+			}
+			all = append(all, line)
+		}
+		return strings.Join(all, "\n")
+	}
+	got := list(b.DescribeTopic(map[string]string{"segment.ms": "7"}, false,
+		[]string{"retention.ms", "segment.ms", "segment.jitter.ms", "remote.log.copy.disable", "max.message.bytes", "cleanup.policy"}))
+	if want := `retention.ms=5 4:log.retention.ms=5 5:log.retention.hours=168
+segment.ms=7 1:segment.ms=7
+segment.jitter.ms=0
+remote.log.copy.disable=false
+max.message.bytes=2000 3:message.max.bytes=2000 5:message.max.bytes=1048588
+cleanup.policy=delete 5:log.cleanup.policy=delete`; got != want {
+		t.Errorf("of a topic:\n%s\nwant\n%s", got, want)
+	}
+	got = list(b.DescribeBroker([]string{"log.retention.ms", "log.retention.minutes", "log.retention.hours", "log.roll.ms", "broker.rack", "node.id"}))
+	if want := `log.retention.ms=5 4:log.retention.ms=5 5:log.retention.hours=168
+log.retention.minutes=
+log.retention.hours=168 5:log.retention.hours=168
+log.roll.ms=
+broker.rack=
+node.id=1 5:node.id=1`; got != want {
+		t.Errorf("of a broker:\n%s\nwant\n%s", got, want)
+	}
+	for _, e := range append(b.DescribeBroker(nil), b.DescribeTopic(nil, false, nil)...) {
+		if strings.Contains(e.Key.Name, "<") || e.Key.Name == "message.format.version" {
+			t.Errorf("%s is listed", e.Key.Name)
+		}
 	}
 }

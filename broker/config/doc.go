@@ -20,7 +20,8 @@
 //	synonyms  the broker keys that a topic key falls back to, in order
 //	stance    must should report: ours for real or shown; accept-ignore,
 //	          accept-map: taken with a warning or mapped; refuse: stops the
-//	          start; unknown: of another world (KRaft, share groups); ours
+//	          start; unknown: of another world (KRaft, share groups); dropped:
+//	          Kafka 4 has it no more, so it is taken but not listed; ours
 //
 // # Precedence
 //

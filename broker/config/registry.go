@@ -53,6 +53,7 @@ type Stance string
 
 const (
 	StanceIgnored Stance = "accept-ignore" // taken, without effect, with a warning
+	StanceDropped Stance = "dropped"       // the same; Kafka 4 has it no more
 	StanceMapped  Stance = "accept-map"
 	StanceRefused Stance = "refuse"
 	StanceUnknown Stance = "unknown" // of KRaft, share groups and the like
@@ -134,6 +135,26 @@ func (r *Registry) Keys(s Scope) []*Key {
 		}
 	}
 	return out
+}
+
+// siblings are the broker keys that stand for one thing together with name, from
+// name on: log.retention.ms, .minutes and .hours.
+func (r *Registry) siblings(name string) []string {
+	for _, k := range r.order {
+		if k.Scope != ScopeTopic || len(k.Synonyms) < 2 {
+			continue
+		}
+		if i := slices.Index(k.Synonyms, name); i >= 0 {
+			return k.Synonyms[i:]
+		}
+	}
+	return []string{name}
+}
+
+// listed: the key is told when all are asked for. Patterns of keys aren't, and
+// neither are keys of other worlds or, of a topic, those that Kafka has no more.
+func (k *Key) listed() bool {
+	return k.Stance != StanceUnknown && !strings.Contains(k.Name, "<") && k.Stance != StanceDropped
 }
 
 // Check tells whether value is one that the key takes.
