@@ -22,7 +22,7 @@ import (
 
 // produceNumbers appends the records from … below-1 to a topic, each to the
 // partition of its number, with a timestamp of as many seconds.
-func produceNumbers(t *testing.T, addr, topic string, partitions, from, below int) {
+func produceNumbers(t testing.TB, addr, topic string, partitions, from, below int) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -38,7 +38,7 @@ func produceNumbers(t *testing.T, addr, topic string, partitions, from, below in
 	}
 }
 
-func kadmClient(t *testing.T, addr string) *kadm.Client {
+func kadmClient(t testing.TB, addr string) *kadm.Client {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(addr))
 	if err != nil {

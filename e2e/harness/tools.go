@@ -113,27 +113,15 @@ func jvm() []string {
 	return []string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"}
 }
 
-// KafkaTool runs one of Kafka's tools by class, org.apache.kafka.tools. in front
-// of a name without dots.
+// KafkaTool runs one of Kafka's tools by class, a full name or one within
+// org.apache.kafka.tools, in a virtual machine of its own.
 func KafkaTool(t testing.TB, stdin, class string, args ...string) Output {
 	t.Helper()
-	lib := KafkaLib(t)
-	if !strings.Contains(class, ".") {
-		class = "org.apache.kafka.tools." + class
-	}
-	return Run(t, 2*time.Minute, stdin, "java", append(append(jvm(), "-cp", lib, class), args...)...)
+	return Run(t, 2*time.Minute, stdin, "java", append(append(jvm(), "-cp", KafkaLib(t), toolClass(class)), args...)...)
 }
 
-// JavaClass compiles a source of e2e/java once and runs it.
+// JavaClass compiles a source of e2e/java and runs it.
 func JavaClass(t testing.TB, limit time.Duration, class string, args ...string) Output {
 	t.Helper()
-	lib := KafkaLib(t)
-	javac, err := exec.LookPath("javac")
-	if err != nil {
-		Missing(t, "javac")
-	}
-	src := filepath.Join(Root(), "e2e", "java", class+".java")
-	dir := t.TempDir()
-	Must(t, time.Minute, "", javac, "-cp", lib, "-d", dir, src)
-	return Run(t, limit, "", "java", append(append(jvm(), "-cp", dir+":"+lib, class), args...)...)
+	return Run(t, limit, "", "java", append(append(jvm(), "-cp", compiled(t, class), class), args...)...)
 }
