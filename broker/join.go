@@ -28,7 +28,7 @@ func (b *Broker) join(ctx context.Context) error {
 		Registerer:   b.cfg.Metrics,
 		Now:          b.now,
 		Failpoint:    b.cfg.Failpoint,
-		MinFreeBytes: b.cfg.Settings.Int("log.dir.min.free.bytes"),
+		MinFreeBytes: b.cfg.Settings.DiskReserve(),
 	})
 	if err != nil {
 		return err

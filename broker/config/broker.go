@@ -142,6 +142,19 @@ func (b *Broker) Bool(name string) bool {
 	return strings.EqualFold(strings.TrimSpace(b.String(name)), "true")
 }
 
+// DiskReserve is log.dir.min.free.bytes as segment and filestore take it: 0 is
+// the default, the smaller of 5 % and 5 GiB, and -1 none.
+func (b *Broker) DiskReserve() int64 {
+	switch n := b.Int("log.dir.min.free.bytes"); n {
+	case -1:
+		return 0
+	case 0:
+		return -1
+	default:
+		return n
+	}
+}
+
 // Millis is the value of a key in milliseconds, as a duration. What is longer
 // than a duration can be is the longest duration.
 func (b *Broker) Millis(name string) time.Duration {

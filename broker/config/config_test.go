@@ -225,3 +225,19 @@ node.id=1 5:node.id=1`; got != want {
 		}
 	}
 }
+
+func TestADiskKeepsAReserveUnlessToldNot(t *testing.T) {
+	for set, want := range map[string]int64{"": 0, "-1": 0, "0": -1, "4096": 4096} {
+		s := Static{Set: map[string]string{}}
+		if set != "" {
+			s.Set["log.dir.min.free.bytes"] = set
+		}
+		b, _, err := NewBroker(NewRegistry(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.DiskReserve(); got != want {
+			t.Errorf("log.dir.min.free.bytes=%s: %d, want %d", set, got, want)
+		}
+	}
+}

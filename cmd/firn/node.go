@@ -116,7 +116,7 @@ func (n *node) openArchive(ctx context.Context, log *slog.Logger, reg prometheus
 	c := n.settings.config
 	opened, err := tiering.OpenStore(ctx, n.settings.archive, tiering.OpenOptions{
 		Create:           n.settings.archiveIsDefault,
-		MinFree:          c.Int("log.dir.min.free.bytes"),
+		MinFree:          c.DiskReserve(),
 		AllowUnreachable: !fresh,
 	})
 	if err != nil {

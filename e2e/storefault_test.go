@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	miniogo "github.com/minio/minio-go/v7"
+	miniocreds "github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"firn/e2e/harness"
+	"firn/e2e/minio"
+)
+
+// storeFaults are the faults, and what a cold read may answer besides nothing
+// while they last: never OFFSET_OUT_OF_RANGE, never other bytes (T5, T7).
+func storeFaults() []struct {
+	fault storeFault
+	codes []*kerr.Error
+} {
+	wait := []*kerr.Error{kerr.KafkaStorageError}
+	lost := []*kerr.Error{kerr.KafkaStorageError, kerr.CorruptMessage}
+	return []struct {
+		fault storeFault
+		codes []*kerr.Error
+	}{
+		{down, wait}, {blackhole, wait}, {slow, nil}, {unavailable, wait},
+		{shortReply, wait}, {corrupted, lost}, {missing, lost}, {missingOnce, nil},
+	}
+}
+
+// faultTime is how long a fault lasts.
+const faultTime = 2 * time.Second
+
+// TestStoreFaults breaks the store under reads of the archive, while other
+// clients write and read the young part of another topic.
+func TestStoreFaults(t *testing.T) {
+	for _, client := range []string{"minio", "aws"} {
+		t.Run(client, func(t *testing.T) {
+			t.Parallel()
+			s := startFaultyStore(t, client)
+			var topics []*load // one each: what was read once is in the cache
+			for i := range len(storeFaults()) + 1 {
+				topics = append(topics, s.fill(fmt.Sprintf("cold-%d", i)))
+			}
+			for _, l := range topics {
+				(&victim{t: t, Firn: s.Firn}).waitArchived(l.topic)
+			}
+			hot := startHot(t, s.Addr)
+			for i, f := range storeFaults() {
+				t.Run(strings.ReplaceAll(string(f.fault), " ", "-"), func(t *testing.T) {
+					s.t = t
+					s.during(topics[i], f.fault, f.codes)
+				})
+			}
+			s.t = t
+			hot.finish()
+			t.Logf("slowest write to the young part %v, read %v", hot.slowest("write"), hot.slowest("read"))
+			t.Run("lost", func(t *testing.T) { s.t = t; s.lose(topics[len(topics)-1]) })
+		})
+	}
+}
+
+// faultyStore is a broker whose MinIO is behind a faultProxy.
+type faultyStore struct {
+	t *testing.T
+	*harness.Firn
+	proxy *faultProxy
+	// bucket is the store without the proxy.
+	bucket *miniogo.Client
+}
+
+func startFaultyStore(t *testing.T, client string) *faultyStore {
+	endpoint, key, secret := minio.Start(t)
+	s := &faultyStore{t: t, proxy: startFaultProxy(t, endpoint)}
+	env := []string{"AWS_ACCESS_KEY_ID=" + key, "AWS_SECRET_ACCESS_KEY=" + secret, "AWS_REGION=us-east-1"}
+	url := fmt.Sprintf("archive.url=s3://%s/year?endpoint=%s&client=%s&create=true", faultyBucket, s.proxy.URL, client)
+	var err error
+	s.bucket, err = miniogo.New(strings.TrimPrefix(endpoint, "http://"), &miniogo.Options{Creds: miniocreds.NewStaticV4(key, secret, "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Firn = harness.Start(t, harness.Options{Data: ramDir(t), Env: env, Set: append(restless(),
+		url, "archive.cache.memory.bytes=16777216", "archive.cache.disk.bytes=0",
+		"remote.fetch.max.wait.ms=500")})
+	return s
+}
+
+const faultyBucket = "events"
+
+// fill makes a topic of one partition that goes into the archive and off the disk.
+func (s *faultyStore) fill(topic string) *load {
+	s.t.Helper()
+	createTopic(s.t, s.Addr, topic, 1, map[string]string{"segment.bytes": "65536", "local.retention.ms": "1", "retention.ms": "-1"})
+	l := startLoad(s.t, s.Addr, topic, loadShape{producers: 1, partitions: 1, limit: 1500, burst: 100, pause: time.Millisecond})
+	l.more(1500)
+	l.finish()
+	return l
+}
+
+// during reads a topic from the archive through a fault and past its end.
+func (s *faultyStore) during(l *load, fault storeFault, allowed []*kerr.Error) {
+	s.proxy.set(fault)
+	time.AfterFunc(faultTime, func() {
+		s.t.Logf("%s: %d requests met it", fault, s.proxy.hits.Load())
+		if s.proxy.hits.Load() == 0 {
+			s.t.Errorf("%s: no request met it", fault)
+		}
+		s.proxy.set(healthy)
+	})
+	began := time.Now()
+	met := s.readThrough(l)
+	s.t.Logf("%s: read in %v; errors %v", fault, time.Since(began).Round(time.Millisecond), met)
+	for code := range met {
+		if !slices.ContainsFunc(allowed, func(e *kerr.Error) bool { return e.Message == code }) {
+			s.t.Errorf("%s: a cold read got %s", fault, code)
+		}
+	}
+	if d := faultTime - time.Since(began); d > 0 {
+		time.Sleep(d + 10*time.Millisecond) // slow ones are done before the fault is
+	}
+	end, _ := hotOffsets(s.t, s.Addr)
+	harness.Eventually(s.t, 30*time.Second, "uploads catch up", func() bool {
+		_, archived := hotOffsets(s.t, s.Addr)
+		return archived >= end
+	})
+}
+
+// readThrough reads all of l's records, whatever errors come in between, and
+// returns how often each came.
+func (s *faultyStore) readThrough(l *load) map[string]int {
+	s.t.Helper()
+	rd, err := kgo.NewClient(kgo.SeedBrokers(s.Addr), kgo.KeepRetryableFetchErrors(), kgo.FetchMaxWait(300*time.Millisecond),
+		kgo.FetchMaxPartitionBytes(200_000),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(0)}}), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rd.Close()
+	ctx, cancel := context.WithTimeout(s.t.Context(), faultTime+60*time.Second)
+	defer cancel()
+	met := map[string]int{}
+	for next := int64(0); next < l.acks.Load(); {
+		fs := rd.PollFetches(ctx)
+		if ctx.Err() != nil {
+			s.t.Fatalf("the read stands still at %d; errors %v", next, met)
+		}
+		fs.EachError(func(_ string, _ int32, err error) {
+			code := err.Error()
+			if e := (*kerr.Error)(nil); errors.As(err, &e) {
+				code = e.Message
+			}
+			met[code]++
+			time.Sleep(20 * time.Millisecond)
+		})
+		fs.EachRecord(func(r *kgo.Record) {
+			got := strings.TrimRight(string(r.Value), "x")
+			if want := l.mu.acked[place{0, r.Offset}]; r.Offset != next || got != want {
+				s.t.Fatalf("offset %d holds %q, want %d with %q", r.Offset, got, next, want)
+			}
+			next++
+		})
+	}
+	return met
+}
+
+// lose deletes an object for good: reads up to it go on, there they get
+// CORRUPT_MESSAGE, a counter and a line of the log tell (T7).
+func (s *faultyStore) lose(l *load) {
+	var keys []string
+	for o := range s.bucket.ListObjects(s.t.Context(), faultyBucket, miniogo.ListObjectsOptions{Prefix: "year/" + l.topic + "~", Recursive: true}) {
+		if strings.HasSuffix(o.Key, ".log") {
+			keys = append(keys, o.Key)
+		}
+	}
+	if len(keys) < 5 {
+		s.t.Fatalf("only %v", keys)
+	}
+	slices.Sort(keys)
+	key := keys[len(keys)/2]
+	name := key[strings.LastIndexByte(key, '/')+1:]
+	offset, err := strconv.ParseInt(strings.TrimLeft(name[:20], "0"), 10, 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.bucket.RemoveObject(s.t.Context(), faultyBucket, key, miniogo.RemoveObjectOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	before := metric(s.t, s.Firn, "firn_tiering_lost_reads_total")
+
+	rd, err := kgo.NewClient(kgo.SeedBrokers(s.Addr), kgo.KeepRetryableFetchErrors(),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(0)}}), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rd.Close()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	var next int64
+	var met error
+	for met == nil {
+		fs := rd.PollFetches(ctx)
+		if ctx.Err() != nil {
+			s.t.Fatalf("no error after offset %d", next)
+		}
+		fs.EachRecord(func(r *kgo.Record) {
+			if got, want := strings.TrimRight(string(r.Value), "x"), l.mu.acked[place{0, r.Offset}]; r.Offset != next || got != want {
+				s.t.Fatalf("offset %d holds %q, want %d with %q", r.Offset, got, next, want)
+			}
+			next++
+		})
+		fs.EachError(func(_ string, _ int32, err error) {
+			if !errors.Is(err, kerr.KafkaStorageError) { // it is looked for once more first
+				met = err
+			}
+		})
+	}
+	if next != offset || !errors.Is(met, kerr.CorruptMessage) {
+		s.t.Errorf("at offset %d: %v, want CORRUPT_MESSAGE at %d", next, met, offset)
+	}
+	if n := metric(s.t, s.Firn, "firn_tiering_lost_reads_total"); n <= before {
+		s.t.Errorf("firn_tiering_lost_reads_total went from %v to %v", before, n)
+	}
+	if !strings.Contains(s.Log(), name) || !strings.Contains(s.Log(), fmt.Sprintf("offset=%d", offset)) {
+		s.t.Errorf("the log does not tell of %s and offset %d", name, offset)
+	}
+}
+
+// metric is a value that the broker shows, 0 if it doesn't.
+func metric(t testing.TB, f *harness.Firn, name string) float64 {
+	t.Helper()
+	_, body := f.Get("/metrics")
+	for line := range strings.Lines(body) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			x, err := strconv.ParseFloat(v, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return x
+		}
+	}
+	return 0
+}
