@@ -179,12 +179,13 @@ func TestDirectoryArchiveLeavesTheReserve(t *testing.T) {
 		"log.retention.check.interval.ms=200", "remote.log.manager.task.interval.ms=200", "log.segment.delete.delay.ms=0",
 		fmt.Sprintf("log.dir.min.free.bytes=%d", reserve)}})
 	createTopic(t, f.Addr, victimTopic, 1, map[string]string{"segment.bytes": fmt.Sprint(segment), "local.retention.ms": "1"})
+	createTopic(t, f.Addr, "probe", 1, nil)
 	l := startLoad(t, f.Addr, victimTopic, loadShape{producers: 1, partitions: 1, valueBytes: 8000, burst: 32, pause: time.Millisecond, batchBytes: 256 << 10})
 	refused := func() bool { _, s := f.Get("/readyz"); return strings.Contains(s, "no room for") }
 	least := int64(size)
 	harness.Eventually(t, time.Minute, "the archive refuses a segment", func() bool {
 		least = min(least, d.free())
-		return refused() && write(t, f.Addr, victimTopic) != nil
+		return refused() && write(t, f.Addr, "probe") != nil
 	})
 	for range 20 {
 		least = min(least, d.free())

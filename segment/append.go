@@ -187,6 +187,7 @@ func (l *Log) writeLocked(b []byte, last, maxTime int64, opts *Options) error {
 		l.log.Info("disk has space again: appends are accepted")
 	}
 	l.noteWrittenLocked(s, b, pos, opts)
+	l.dir.spend(len(b))
 	return nil
 }
 

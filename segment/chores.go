@@ -119,6 +119,13 @@ func (c *chores) flushTimed(now time.Time) bool {
 	return left
 }
 
+// spend notes that n bytes were written.
+func (d *Dir) spend(n int) {
+	if d.space.spent(n) {
+		d.checkSpace()
+	}
+}
+
 func (d *Dir) checkSpace() {
 	if !d.space.check() {
 		return

@@ -224,6 +224,27 @@ func TestReserve(t *testing.T) {
 	mustAppend(t, l, records(1, 10, testNow))
 }
 
+// TestReserveHoldsBetweenChecks: appends themselves notice that the reserve is
+// reached, however fast they come.
+func TestReserveHoldsBetweenChecks(t *testing.T) {
+	const reserve, batchBytes = 50_000, 2_000
+	fsys := vfs.Inject(vfs.NewMem(), nil)
+	c := quiet(fsys)
+	c.MinFreeBytes = reserve
+	fsys.SetQuota(2 * reserve)
+	d := openDir(t, c)
+	l := openLog(t, d, Options{})
+	for n := 1; ; n++ {
+		_, err := l.Append(records(1, batchBytes, testNow), AppendOptions{Now: testNow})
+		if errors.Is(err, ErrNoSpace) {
+			break
+		}
+		if err != nil || n > reserve/batchBytes+1 {
+			t.Fatalf("append %d: %v; %+v", n, err, d.Space())
+		}
+	}
+}
+
 // TestFailpoints: every named point fails the call that it is in.
 func TestFailpoints(t *testing.T) {
 	errPoint := errors.New("failpoint")

@@ -40,6 +40,13 @@ func (s *space) check() (changed bool) {
 	return s.low.Swap(low) != low
 }
 
+// spent counts bytes that were written since the last check, and tells that they
+// may have brought the disk below its reserve: between two checks a fast disk
+// takes more than the reserve.
+func (s *space) spent(n int) (mayBeLow bool) {
+	return s.free.Add(-int64(n)) < s.reserveOf(s.total.Load()) && !s.low.Load()
+}
+
 func (s *space) reserveOf(total int64) int64 {
 	switch {
 	case s.reserve < 0:
