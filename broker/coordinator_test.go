@@ -50,7 +50,7 @@ func (l *groupLog) fail(err error) {
 }
 
 // testShard is a coordinator of one partition on log, loaded.
-func testShard(t *testing.T, log replication.Log) (*coordinator, *shard) {
+func testShard(t testing.TB, log replication.Log) (*coordinator, *shard) {
 	t.Helper()
 	c := &coordinator{now: time.Now, log: slog.New(slog.DiscardHandler), changed: &signal{}, lost: make(chan struct{}, 1), commitTimeout: 5 * time.Second}
 	c.config = group.Config{MinSession: time.Second, MaxSession: time.Hour, MaxSize: 100, Retention: time.Hour, MaxMetadata: 100}
@@ -449,4 +449,31 @@ func TestTimersWakeGroups(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// A coordinator that takes over a million offsets (E12: within 10 s).
+func BenchmarkLoad(b *testing.B) {
+	const n = 1_000_000
+	log := &groupLog{memLog: newMemLog()}
+	records := make([]group.Record, 0, n)
+	for i := range n {
+		p := group.Partition{Topic: "events", Num: int32(i % 1000)}
+		records = append(records, group.OffsetRecord(fmt.Sprint("g", i/1000), p, group.Offset{Offset: int64(i), Committed: time.Now(), TopicID: [16]byte{1}}))
+	}
+	batches, err := groupBatches(records, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := log.Append(batches, segment.AppendOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	_, s := testShard(b, log)
+	b.ReportAllocs()
+	for b.Loop() {
+		groups, read, err := s.read(b.Context())
+		if err != nil || read != n || len(groups) != n/1000 {
+			b.Fatalf("%d records, %d groups, %v", read, len(groups), err)
+		}
+	}
+	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
