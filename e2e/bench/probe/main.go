@@ -244,7 +244,6 @@ type conn struct {
 	r    int
 	w    int
 	out  []byte
-	tmp  []byte
 	ch   chan struct{}
 	fp   []fpart
 	pq   chan pend
