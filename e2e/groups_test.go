@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -83,15 +82,6 @@ func waitMembers(t *testing.T, adm *kadm.Client, group string, members int) {
 	harness.Eventually(t, 40*time.Second, want, func() bool { return describe() == want }, describe)
 }
 
-// kcatMember is kcat -G: one member of a group in a process of its own.
-func kcatMember(t *testing.T, addr, group, topic string, into *numbers) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command(harness.Kcat(t), "-b", addr, "-u", "-q",
-		"-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=500",
-		"-X", "auto.commit.interval.ms=200", "-G", group, topic)
-	return member(t, cmd, into)
-}
-
 // member runs a consumer that prints a record a line, until the test ends.
 func member(t *testing.T, cmd *exec.Cmd, into *numbers) *exec.Cmd {
 	t.Helper()
@@ -115,28 +105,6 @@ func member(t *testing.T, cmd *exec.Cmd, into *numbers) *exec.Cmd {
 		_ = cmd.Wait()
 	})
 	return cmd
-}
-
-func TestKcatGroupRebalances(t *testing.T) {
-	f := harness.Start(t, harness.Options{})
-	createTopic(t, f.Addr, "events", 4, nil)
-	adm := kadmClient(t, f.Addr)
-	var got numbers
-	first := kcatMember(t, f.Addr, "readers", "events", &got)
-	waitMembers(t, adm, "readers", 1)
-	produceNumbers(t, f.Addr, "events", 4, 0, 400)
-	harness.Eventually(t, 30*time.Second, "400 records by one member", func() bool { return got.count() == 400 })
-
-	second := kcatMember(t, f.Addr, "readers", "events", &got)
-	waitMembers(t, adm, "readers", 2)
-	produceNumbers(t, f.Addr, "events", 4, 400, 800)
-	harness.Eventually(t, 30*time.Second, "800 records by two members", func() bool { return got.count() == 800 })
-
-	_ = first.Process.Kill() // no good-bye: its session ends it
-	waitMembers(t, adm, "readers", 1)
-	produceNumbers(t, f.Addr, "events", 4, 800, 1200)
-	harness.Eventually(t, 30*time.Second, "1200 records by the member that is left", func() bool { return got.count() == 1200 })
-	_ = second.Process.Kill()
 }
 
 // kgoMember polls in the background until it is closed.
@@ -338,37 +306,4 @@ func TestKafkaReadsTheOffsetsTopic(t *testing.T) {
 	if strings.Contains(o.Stdout, "invalid") || strings.Contains(o.Stdout, "Mismatch") {
 		t.Errorf("DumpLogSegments complains:\n%s", o.Stdout)
 	}
-}
-
-// javaMember is Kafka's console consumer as a member of a group.
-func javaMember(t *testing.T, addr, group, topic string, into *numbers) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", harness.KafkaLib(t),
-		"org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", addr, "--topic", topic, "--group", group, "--from-beginning",
-		"--command-property", "session.timeout.ms=6000", "--command-property", "heartbeat.interval.ms=500", "--command-property", "auto.commit.interval.ms=200")
-	return member(t, cmd, into)
-}
-
-func TestJavaGroupRebalances(t *testing.T) {
-	f := harness.Start(t, harness.Options{})
-	createTopic(t, f.Addr, "events", 4, nil)
-	adm := kadmClient(t, f.Addr)
-	var got numbers
-	first := javaMember(t, f.Addr, "readers", "events", &got)
-	second := javaMember(t, f.Addr, "readers", "events", &got)
-	waitMembers(t, adm, "readers", 2)
-	produceNumbers(t, f.Addr, "events", 4, 0, 400)
-	harness.Eventually(t, 30*time.Second, "400 records by two members", func() bool { return got.count() == 400 })
-
-	_ = first.Process.Kill() // no good-bye: its session ends it
-	waitMembers(t, adm, "readers", 1)
-	produceNumbers(t, f.Addr, "events", 4, 400, 800)
-	harness.Eventually(t, 30*time.Second, "800 records by the member that is left", func() bool { return got.count() == 800 })
-
-	_ = second.Process.Signal(os.Interrupt)
-	waitEmpty := func() bool {
-		d, err := adm.DescribeGroups(t.Context(), "readers")
-		return err == nil && d["readers"].State == "Empty"
-	}
-	harness.Eventually(t, 4*time.Second, "an empty group: the last member has said good-bye", waitEmpty)
 }

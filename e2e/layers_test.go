@@ -37,6 +37,7 @@ var owners = map[string][]string{
 	"github.com/twmb/franz-go/pkg/kbin": {"broker", "broker/*", "e2e"},
 	"github.com/twmb/franz-go/pkg/kgo":  {"cmd/firn", "e2e"},
 	"github.com/twmb/franz-go/pkg/kadm": {"cmd/firn", "e2e"},
+	"github.com/segmentio/kafka-go":     {"e2e"},
 	"github.com/spf13/cobra":            {"cmd/firn"},
 	"github.com/klauspost/compress":     {"segment/batch", "tests"},
 	"github.com/pierrec/lz4":            {"segment/batch", "tests"},
