@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -238,6 +239,25 @@ func TestABrokerStartsWithoutItsStoreAndLeadsWhatDoesNotNeedIt(t *testing.T) {
 	if got := n.list("lost", 0, -1).Offset; got != end || end < 1 {
 		t.Errorf("the log ends at %d, archived is up to %d", got, end)
 	}
+}
+
+func TestADeletedTopicIsBuriedAtOnce(t *testing.T) {
+	store := objstore.NewMem()
+	n := startNodeWith(t, t.TempDir(), store)
+	n.create("t", 1, "segment.bytes=1024")
+	n.fill("t", 100)
+	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
+	if code := n.delete("t"); code != 0 {
+		t.Fatalf("code %d", code)
+	}
+	until(t, "buried", func() bool {
+		found := false
+		err := store.List(t.Context(), "t~", func(o objstore.Object) error {
+			found = found || strings.HasSuffix(o.Key, "/deleted.json")
+			return nil
+		})
+		return found && err == nil
+	})
 }
 
 func TestADeletedTopicIsLookedAtWhenItsGraceIsOver(t *testing.T) {

@@ -69,6 +69,8 @@ type Broker struct {
 	ready chan struct{}
 	// retentionDue asks for a round of retention before its time.
 	retentionDue chan struct{}
+	// purgeDue asks for a look at the tombstones of deleted topics.
+	purgeDue chan struct{}
 }
 
 // New makes a Broker and opens its listeners: clients can connect from now on,
@@ -77,7 +79,7 @@ func New(cfg Config) (*Broker, error) {
 	if cfg.Settings != nil {
 		cfg.Settings = cfg.Settings.WithArchive(cfg.Archive != nil)
 	}
-	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log, ready: make(chan struct{}), retentionDue: make(chan struct{}, 1)}
+	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log, ready: make(chan struct{}), retentionDue: make(chan struct{}, 1), purgeDue: make(chan struct{}, 1)}
 	if b.now == nil {
 		b.now = time.Now
 	}
@@ -87,7 +89,7 @@ func New(cfg Config) (*Broker, error) {
 	b.topics.Store(&topicIndex{settings: cfg.Settings, controller: -1})
 	b.replicas = &replicas{
 		node: cfg.NodeID, fs: cfg.FS, path: cfg.LogDir, log: b.log,
-		self: b.self, topicInfo: b.topicInfo, changed: &b.changed, reconfigured: b.retentionDue,
+		self: b.self, topicInfo: b.topicInfo, changed: &b.changed, reconfigured: b.retentionDue, deleted: b.purgeDue,
 	}
 	b.replicas.mu.all = map[replicaKey]*replica{}
 	b.image = &image{

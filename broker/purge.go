@@ -10,7 +10,8 @@ import (
 )
 
 // purgeEvery is how often the tombstones of deleted topics are looked at, unless
-// one is known to be due earlier.
+// one is known to be due earlier. A deletion seen here is looked at at once: until
+// its tombstone is in the bucket, a restore would bring the topic back.
 const purgeEvery = 30 * time.Second
 
 // runArchive has the archive work, and finishes the deletion of topics.
@@ -22,7 +23,16 @@ func (b *Broker) runArchive(ctx context.Context) error {
 		case <-b.ready: // before that it is not known whom it falls to
 		case <-ctx.Done():
 		}
-		for sleep(ctx, b.purge(ctx)) {
+		for {
+			again := time.NewTimer(b.purge(ctx))
+			select {
+			case <-ctx.Done():
+				again.Stop()
+				return
+			case <-again.C:
+			case <-b.purgeDue:
+				again.Stop()
+			}
 		}
 	})
 	if b.archive == nil {

@@ -38,7 +38,9 @@ type replicas struct {
 	changed *signal
 	// reconfigured asks for a round of retention: settings have changed.
 	reconfigured chan<- struct{}
-	log          *slog.Logger
+	// deleted asks for the removal of deleted topics from the archive.
+	deleted chan<- struct{}
+	log     *slog.Logger
 	// ctx ends when the broker stops: a change of role may take as long as the
 	// archive does, so it outlives the round that began it.
 	ctx   context.Context
@@ -116,6 +118,12 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex) error {
 	}
 	if err := rs.drop(ctx, gone); err != nil {
 		return err
+	}
+	if len(gone) > 0 {
+		select {
+		case rs.deleted <- struct{}{}:
+		default: // asked for already
+		}
 	}
 
 	var g errgroup.Group
