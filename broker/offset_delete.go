@@ -14,6 +14,10 @@ import (
 func handleOffsetDelete(b *Broker, ctx context.Context, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.OffsetDeleteRequest)
 	resp := req.ResponseKind().(*kmsg.OffsetDeleteResponse)
+	if req.Group == "" {
+		resp.ErrorCode = kerr.InvalidGroupID.Code
+		return resp
+	}
 	s, err := b.groups.shard(ctx, req.Group)
 	if err == nil {
 		err = s.offsetDelete(ctx, b.topics.Load(), req, resp)
