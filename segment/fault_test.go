@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,10 +249,11 @@ func TestReserveHoldsBetweenChecks(t *testing.T) {
 // TestFailpoints: every named point fails the call that it is in.
 func TestFailpoints(t *testing.T) {
 	errPoint := errors.New("failpoint")
-	at := ""
+	var at atomic.Value // of string; sealed files are synced in the background
+	at.Store("")
 	c := quiet(vfs.NewMem())
 	c.Failpoint = func(name string) error {
-		if name == at {
+		if name == at.Load() {
 			return errPoint
 		}
 		return nil
@@ -279,7 +281,7 @@ func TestFailpoints(t *testing.T) {
 		"segment.checkpoint": func(*Log) error { return d.Checkpoint() },
 	} {
 		n++
-		at = ""
+		at.Store("")
 		l, err := d.Open(TopicPartition{"t", n}, [16]byte{}, Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -290,7 +292,7 @@ func TestFailpoints(t *testing.T) {
 		}
 		mustAppend(t, l, records(3, 10, testNow))
 		l.SetHighWatermark(6)
-		at = name
+		at.Store(name)
 		if err := call(l); !errors.Is(err, errPoint) {
 			t.Errorf("%s: %v", name, err)
 		}
