@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"firn/segment/batch"
 	"firn/segment/vfs"
@@ -317,4 +318,45 @@ func (h *history) derived(l *Log, got [][]byte) error {
 		return fmt.Errorf("producers %+v, want last sequence %d", producers, last)
 	}
 	return nil
+}
+
+// TestEpochsOutliveTheirSegments: a power loss after segments were deleted leaves
+// the epochs that began in them. Else the log would ascribe their offsets to
+// another epoch, and seem to have another history than its archive (T8).
+func TestEpochsOutliveTheirSegments(t *testing.T) {
+	mem := vfs.NewMem()
+	opts := Options{Archived: true}
+	l := openLog(t, openDir(t, quiet(mem)), opts)
+	for epoch := range int32(3) {
+		if err := l.Lead(context.Background(), epoch); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Append(records(5, 10, testNow), AppendOptions{Epoch: epoch, Now: testNow}); err != nil {
+			t.Fatal(err)
+		}
+		if epoch == 0 { // and what is known of it is durable
+			if err := l.dir.Checkpoint(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Roll(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.SetHighWatermark(15)
+	if _, err := l.DeleteTo(10); err != nil {
+		t.Fatal(err)
+	}
+	after := openLog(t, openDir(t, quiet(mem.CrashClone(vfs.CrashOptions{}))), opts)
+	if o := after.Offsets(); o.LocalStart != 10 {
+		t.Fatalf("%+v", o)
+	}
+	for offset, want := range map[int64]int32{4: 0, 5: 1, 9: 1, 10: 2} {
+		if got := after.EpochAt(offset); got != want {
+			t.Errorf("offset %d is of epoch %d, want %d; %v", offset, got, want, after.Epochs())
+		}
+	}
 }

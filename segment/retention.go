@@ -298,6 +298,12 @@ func (l *Log) dropBelow(below int64) (gone []*segment, start int64, err error) {
 	if n == 0 {
 		return nil, w.LocalStart, nil
 	}
+	// What goes can't tell its epochs any more: the chain has to, after a power loss too.
+	if l.EpochAt(w.sealed[n-1].end-1) > l.mu.durableEpoch {
+		if err := l.settleEpochsLocked(); err != nil {
+			return nil, w.LocalStart, l.ioErrorLocked("write "+epochFile, err)
+		}
+	}
 	if err := l.dir.failpoint("segment.delete"); err != nil {
 		return nil, w.LocalStart, l.ioErrorLocked("delete", err)
 	}

@@ -74,9 +74,10 @@ type broker struct {
 }
 
 type openOptions struct {
-	segmentBytes int64
-	policy       Policy
-	grace        time.Duration
+	segmentBytes  int64
+	flushMessages int64 // 0 is segment's default
+	policy        Policy
+	grace         time.Duration
 }
 
 func (w *world) defaults() openOptions {
@@ -121,7 +122,7 @@ func (w *world) tryStart(d *disk, o openOptions) (*broker, error) {
 		return nil, err
 	}
 	tp := segment.TopicPartition{Topic: testPart.Topic, Partition: testPart.Num}
-	local, err := b.dir.Open(tp, testPart.ID, segment.Options{Archived: true, SegmentBytes: o.segmentBytes, IndexIntervalBytes: 256, FileDeleteDelayMs: 1})
+	local, err := b.dir.Open(tp, testPart.ID, segment.Options{Archived: true, SegmentBytes: o.segmentBytes, FlushMessages: o.flushMessages, IndexIntervalBytes: 256, FileDeleteDelayMs: 1})
 	if err != nil {
 		return nil, err
 	}
