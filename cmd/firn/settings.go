@@ -85,6 +85,10 @@ func load(s sources) (*settings, error) {
 			return nil, err
 		}
 	}
+	if t := out.config.Topic(nil, false); t.RemoteStorageEnable && t.LocalRetentionMs == t.RetentionMs && t.LocalRetentionBytes == t.RetentionBytes {
+		out.warnings = append(out.warnings, "archived topics keep all of their log on the local disk as well, since local retention equals the whole: "+
+			"set log.local.retention.ms or log.local.retention.bytes, or a topic's own local.retention.*, to let it leave the disk early")
+	}
 	return out, nil
 }
 

@@ -92,6 +92,20 @@ func TestProfileOnlyWithoutAFile(t *testing.T) {
 	}
 }
 
+func TestArchiveThatLeavesNothingWarns(t *testing.T) {
+	warned := func(set ...string) bool {
+		t.Helper()
+		s, err := load(sources{file: "testdata/kafka-4.3-server.properties", set: set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(strings.Join(s.warnings, "\n"), "local retention equals the whole")
+	}
+	if !warned("archive.url=file:///x") || warned("archive.url=file:///x", "log.local.retention.ms=5") || warned() {
+		t.Error("warns if and only if there is an archive and nothing would leave the disk early")
+	}
+}
+
 func TestSecondServeIsRefusedInWords(t *testing.T) {
 	data := t.TempDir()
 	onBroker(t, data, nil, func(string) {
