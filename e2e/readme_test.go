@@ -117,7 +117,9 @@ func TestReadmeMinIO(t *testing.T) {
 		t.Fatalf("the section has %d blocks, of which 2 are tested", len(blocks))
 	}
 	store, kafka, admin := freePair(t), harness.FreePort(t), harness.FreePort(t)
-	elsewhere := func(s string) string { return strings.ReplaceAll(s, "127.0.0.1:9000", fmt.Sprintf("127.0.0.1:%d", store)) }
+	elsewhere := func(s string) string {
+		return strings.ReplaceAll(s, "127.0.0.1:9000", fmt.Sprintf("127.0.0.1:%d", store))
+	}
 
 	dir, cache := t.TempDir(), t.TempDir()
 	link(t, minio.Binary(t), filepath.Join(cache, "bin", "minio"))
