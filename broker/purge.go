@@ -14,11 +14,12 @@ import (
 // its tombstone is in the bucket, a restore would bring the topic back.
 const purgeEvery = 30 * time.Second
 
-// runArchive has the archive work, and finishes the deletion of topics.
+// runArchive has the archive work, tells it what topics are, and finishes their
+// deletion.
 func (b *Broker) runArchive(ctx context.Context) error {
-	var purging sync.WaitGroup
-	defer purging.Wait()
-	purging.Go(func() {
+	var background sync.WaitGroup
+	defer background.Wait()
+	background.Go(func() {
 		select {
 		case <-b.ready: // before that it is not known whom it falls to
 		case <-ctx.Done():
@@ -38,6 +39,7 @@ func (b *Broker) runArchive(ctx context.Context) error {
 	if b.archive == nil {
 		return nil
 	}
+	background.Go(func() { b.describeTopics(ctx) })
 	if err := b.archive.Run(ctx); ctx.Err() == nil {
 		return err
 	}
