@@ -14,9 +14,10 @@
 //	errors                          one table from our errors to Kafka's codes
 //	join, ready                     the start, and the end
 //	image, topics                   the picture of the cluster
-//	replicas, roles, lost           the partitions that this broker hosts
+//	replicas, roles, lost, mend     the partitions that this broker hosts
 //	topic_admin, config_admin       what admin requests change, and the wait for it
-//	archive, purge                  tiering's seams: pointers, policies, deleted topics
+//	archive, purge, topic_json      tiering's seams: pointers, policies, what topics
+//	                                are, deleted topics
 //	loops, status                   retention and checkpoints; what an operator is told
 //
 // # The picture
@@ -70,7 +71,10 @@
 //
 //	B14  a topic is its id: logs, pointers and pictures never go by name alone
 //	R4   every write of an admin request checks this broker's own registration
-//	S7   a log that is missing from the disk is not made anew in silence
+//	S5   a quarantined log is repaired where the archive has what is damaged
+//	S7   a log that is missing from the disk, or damaged where nobody else has it,
+//	     is not made anew or cut in silence: unclean.leader.election.enable=true
+//	     for the topic says that the loss is accepted
 //	S6   an ack goes by what the log counts, that of acks=1 too
 //	T4   retention and DeleteRecords are the leader's alone
 //	T7   a lookup or fetch that can't be answered now gets a code that clients retry
@@ -80,5 +84,6 @@
 // Logs recover by themselves. A topic whose deletion had been committed is gone:
 // its tombstone tells the next start to delete its logs. A log that no topic and
 // no tombstone knows is a stray, and kept. A registration whose outcome is unknown
-// is found by the epoch that broker-epoch.json says was intended.
+// is found by the epoch that broker-epoch.json says was intended. What a topic has
+// become and the bucket has not been told of is told after the next start (T6).
 package broker

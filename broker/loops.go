@@ -12,10 +12,12 @@ import (
 //	retention    log.retention.check.interval.ms, and when a topic's settings change
 //	checkpoints  recovery points, high watermarks and log starts, by
 //	             log.flush.offset.checkpoint.interval.ms
+//	repairs      of quarantined logs, every second
 func (b *Broker) loops(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { b.every(ctx, "log.retention.check.interval.ms", b.retentionDue, b.retain) })
 	wg.Go(func() { b.every(ctx, "log.flush.offset.checkpoint.interval.ms", nil, b.checkpoint) })
+	wg.Go(func() { b.mend(ctx) })
 	wg.Wait()
 	return nil
 }

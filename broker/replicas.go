@@ -71,6 +71,7 @@ type replica struct {
 	options segment.Options
 	policy  tiering.Policy
 	rules   isr.Rules
+	mending mending
 
 	mu struct {
 		sync.Mutex
@@ -216,6 +217,9 @@ func (rs *replicas) open(x *topicIndex, t *topic, p int32) (*replica, error) {
 		log = r.tiered
 	}
 	r.part = replication.New(replication.Config{Topic: t.Name, TopicID: t.ID, Index: p, Log: log, Rules: r.rules})
+	if errors.Is(r.local.Err(), segment.ErrQuarantined) {
+		rs.mend(rs.ctx, r, acceptsLoss(t, p)) // before anybody is told that it is given up
+	}
 	rs.mu.Lock()
 	rs.mu.all[r.key] = r
 	rs.mu.Unlock()

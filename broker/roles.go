@@ -66,8 +66,10 @@ func (rs *replicas) step(r *replica) bool {
 		return true
 	}
 	if hopeless(err) {
-		rs.log.Error("partition is out of service until somebody repairs it and restarts the broker",
-			"topic", r.name.Topic, "partition", r.name.Partition, "epoch", want.LeaderEpoch, "err", err)
+		if !errors.Is(err, segment.ErrQuarantined) { // of that the mender tells
+			rs.log.Error("partition is out of service until somebody repairs it and restarts the broker",
+				"topic", r.name.Topic, "partition", r.name.Partition, "epoch", want.LeaderEpoch, "err", err)
+		}
 		r.mu.Lock()
 		if r.mu.want == want {
 			r.mu.want = nil

@@ -1,8 +1,10 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 
+	"firn/segment"
 	"firn/tiering"
 )
 
@@ -43,7 +45,11 @@ func (b *Broker) Problems() []string {
 		}
 	}
 	if failed > 0 {
-		out = append(out, fmt.Sprintf("%d logs are out of service, for instance: %v", failed, first))
+		s := fmt.Sprintf("%d logs are out of service, for instance: %v", failed, first)
+		if errors.Is(first, segment.ErrQuarantined) {
+			s += "; " + advice
+		}
+		out = append(out, s)
 	}
 	if b.archive == nil {
 		return out

@@ -42,8 +42,9 @@
 //     full disk does not: the append is cut off, ErrNoSpace, and the next append
 //     tries again.
 //   - S5: damage below the recovery point quarantines the log: ErrQuarantined
-//     from every call, the files as they are. It opens; Log.Err tells. RestartAt
-//     puts it back into service.
+//     from every call, the files as they are. It opens; Log.Err tells, with the
+//     Damage. Repair puts it back into service: without what the archive has, and
+//     with all the rest, verified, or not at all; RestartAt does, empty.
 //   - S6: flush.messages. Until so many records are unflushed, Counted is End;
 //     then it stays where it was until an fsync, which nobody who appends waits
 //     for, has caught up. OnCounted tells of it. flush.ms is a flush that nothing
@@ -75,6 +76,7 @@
 //
 //	torn or missing tail          cut off at the last whole batch, in one log line
 //	damage below the point        quarantine (S5)
+//	repair half done              as before, or some of what is archived gone
 //	sealed, index files missing   made again, the same bytes
 //	epoch file torn               made again from the batches; epochs without
 //	                              records are lost, and harm nobody

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"time"
@@ -28,19 +29,9 @@ func (l *Log) recoverLocked(ls listing, o opening) error {
 	if err := r.begin(ls, i, o); err != nil {
 		return err
 	}
-	for ; i < len(ls.segments); i++ {
-		s := ls.segments[i]
-		if err := r.scan(s); err != nil {
-			return err
-		}
-		if r.reason == nil && s.end != never && r.next != s.end {
-			r.reason = fmt.Errorf("segment ends at offset %d, the next one begins at %d", r.next, s.end)
-		}
-		if r.reason != nil || s.end == never {
-			break
-		}
-		s.index.Load().seal()
-		s.snapshot = l.mu.producers.appendSnapshot(nil)
+	i, err := r.run(ls.segments, i)
+	if err != nil {
+		return err
 	}
 	w.End = r.next
 	l.dir.metrics.recovered.Add(float64(r.scanned))
@@ -50,9 +41,12 @@ func (l *Log) recoverLocked(ls listing, o opening) error {
 	if r.next < o.recoveryPoint && o.known {
 		// The log opens all the same: what can be told of it, can be told.
 		l.mu.flushed = r.next
-		return ignore(l.failLocked(ErrQuarantined, fmt.Errorf("damage at offset %d, below the recovery point %d: %w", r.next, o.recoveryPoint, r.reason)))
+		return ignore(l.failLocked(ErrQuarantined, r.damage(ls.segments[i], o.recoveryPoint)))
 	}
-	cut, err := l.cutRecovered(ls, i, r.pos)
+	cut, err := l.cutRecovered(ls.segments, i, r.pos)
+	if err == nil {
+		w.view, w.size = &view{sealed: ls.segments[:i:i], active: ls.segments[i]}, r.pos
+	}
 	if err == nil && ls.unsynced {
 		err = l.rewrite(ls.segments[:i+1], o.recoveryPoint)
 	}
@@ -106,9 +100,32 @@ func (r *recovery) begin(ls listing, i int, o opening) error {
 	return r.l.openProducers(ls.snapshots, r.next, r.next)
 }
 
+// run scans segments from i on, to the first damage or the end, and returns the
+// segment in which that is.
+func (r *recovery) run(segments []*segment, i int) (int, error) {
+	for ; ; i++ {
+		s := segments[i]
+		if err := r.scan(s); err != nil {
+			return i, err
+		}
+		if r.reason == nil && s.end != never && r.next != s.end {
+			r.reason = fmt.Errorf("segment ends at offset %d, the next one begins at %d", r.next, s.end)
+		}
+		if r.reason != nil || s.end == never {
+			return i, nil
+		}
+		s.index.Load().seal()
+		s.snapshot = r.l.mu.producers.appendSnapshot(nil)
+	}
+}
+
 // scan verifies segment s from r.pos on and makes its indexes.
 func (r *recovery) scan(s *segment) error {
 	h, err := r.l.dir.handles.pin(s)
+	if errors.Is(err, fs.ErrNotExist) {
+		r.pos, r.reason = 0, errGone
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -241,13 +258,13 @@ func (l *Log) replay(from, to int64) error {
 	return nil
 }
 
-// cutRecovered makes segment i, cut at pos, the active one, and returns how many
+// cutRecovered makes segment i, cut at pos, the last one, and returns how many
 // bytes that took off.
-func (l *Log) cutRecovered(ls listing, i int, pos int64) (cut int64, err error) {
-	s := ls.segments[i]
+func (l *Log) cutRecovered(segments []*segment, i int, pos int64) (cut int64, err error) {
+	s := segments[i]
 	cut = s.size - pos
 	var later []*segment // the last one first: what a crash leaves ends earlier
-	for _, o := range ls.segments[i+1:] {
+	for _, o := range segments[i+1:] {
 		cut += o.size
 		l.dir.handles.drop(o)
 		later = append([]*segment{o}, later...)
@@ -274,9 +291,6 @@ func (l *Log) cutRecovered(ls listing, i int, pos int64) (cut int64, err error) 
 	}
 	s.size, s.end = pos, never
 	s.synced.Store(false)
-	w := &l.st.mu.snapshot
-	w.view = &view{sealed: ls.segments[:i:i], active: s}
-	w.size = pos
 	return cut, nil
 }
 

@@ -71,6 +71,9 @@
 //	T6  .idx has all that an entry has: the bucket rebuilds its manifests.
 //	T8  conform, at open and before leading: a log that ends below the archived
 //	    end starts again there, one with another history is ErrDiverged.
+//	S5  Repair, at open, before leading and when asked to: of a quarantined log
+//	    what is archived goes, by the pointer as read back, and the rest stays.
+//	    An upload that meets damage quarantines the log.
 //	Z1  advance refuses a pointer older than one that was seen.
 //	Z3  settleLocked: before anything is undone, the outcome of a pointer write is
 //	    seen, or its version is passed so that it must fail.

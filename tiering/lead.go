@@ -97,6 +97,8 @@ func (l *Log) open(ctx context.Context) error {
 	case errors.Is(err, ErrUnavailable):
 		l.a.log.Warn("local log ends below the archived end and the archive can't be read now: it starts again there before it leads",
 			"topic", l.part.Topic, "partition", l.part.Num, "err", err)
+	case errors.Is(err, segment.ErrQuarantined):
+		// Whoever opened it says so, with what there is to do.
 	case err != nil:
 		l.a.log.Error("local log does not fit the archive: the replica can't lead", "topic", l.part.Topic, "partition", l.part.Num, "err", err)
 	}
@@ -112,6 +114,12 @@ const openTimeout = 10 * time.Second
 // is archived is committed, so the high watermark follows.
 func (l *Log) conform(ctx context.Context, ptr Pointer) error {
 	l.setStanding(false, false)
+	if errors.Is(l.local.Err(), segment.ErrQuarantined) {
+		if err := l.repair(ctx, ptr, false); err != nil {
+			l.setStanding(errors.Is(err, ErrUnavailable), errors.Is(err, ErrDiverged))
+			return err
+		}
+	}
 	o := l.local.Offsets()
 	if whole := max(ptr.ArchivedEnd, ptr.LogStart, o.LogStart); o.LocalStart > whole {
 		l.setStanding(false, true)
@@ -232,20 +240,36 @@ func (l *Log) RestartAtArchivedEnd(ctx context.Context) error {
 // restart starts the local log again at ptr's archived end, with the epochs and
 // the producers of the last index (D14).
 func (l *Log) restart(ctx context.Context, ptr Pointer) error {
-	m, err := l.manifestOf(ctx, ptr)
+	epochs, producers, err := l.past(ctx, ptr)
 	if err != nil {
 		return err
 	}
-	var epochs []segment.EpochStart
-	var producers []byte
+	if err := l.a.failpoint("tiering.restart.before"); err != nil {
+		return err
+	}
+	end := l.local.Offsets().End
+	if err := l.local.RestartAt(ptr.ArchivedEnd, ptr.LogStart, epochs, producers); err != nil {
+		return err
+	}
+	l.a.log.Warn("local log started again at the archived end", "topic", l.part.Topic, "partition", l.part.Num, "offset", ptr.ArchivedEnd, "ended_at", end)
+	return nil
+}
+
+// past is what a log that begins at ptr's archived end must know of what is before
+// it: the epochs, and the producers' state if that is known.
+func (l *Log) past(ctx context.Context, ptr Pointer) (epochs []segment.EpochStart, producers []byte, err error) {
+	m, err := l.manifestOf(ctx, ptr)
+	if err != nil {
+		return nil, nil, err
+	}
 	e, err := l.lastEntry(ctx, m)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if e != nil {
 		x, err := l.fetchIndex(ctx, e)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		epochs = x.Epochs
 		if e.End == ptr.ArchivedEnd {
@@ -258,15 +282,7 @@ func (l *Log) restart(ctx context.Context, ptr Pointer) error {
 	if (e == nil || e.End < ptr.ArchivedEnd) && ptr.LastEpoch >= 0 && (len(epochs) == 0 || epochs[len(epochs)-1].Epoch < ptr.LastEpoch) {
 		epochs = append(epochs[:len(epochs):len(epochs)], segment.EpochStart{Epoch: ptr.LastEpoch, Start: max(0, ptr.ArchivedEnd-1)})
 	}
-	if err := l.a.failpoint("tiering.restart.before"); err != nil {
-		return err
-	}
-	end := l.local.Offsets().End
-	if err := l.local.RestartAt(ptr.ArchivedEnd, ptr.LogStart, epochs, producers); err != nil {
-		return err
-	}
-	l.a.log.Warn("local log started again at the archived end", "topic", l.part.Topic, "partition", l.part.Num, "offset", ptr.ArchivedEnd, "ended_at", end)
-	return nil
+	return epochs, producers, nil
 }
 
 // manifestOf is the manifest that ptr names, from memory or the store.

@@ -16,6 +16,7 @@ type scanned struct {
 	Records           int64
 	CRC               uint32
 	Blocks            []uint32 // CRC of each BlockSize
+	whole             int64    // where the last whole batch ends
 }
 
 // scan reads size bytes of r once, BlockSize at a time into buf, and verifies
@@ -108,6 +109,7 @@ func (w *walker) finish() error {
 	s.End = b.NextOffset()
 	s.MaxTime = max(s.MaxTime, b.MaxTimestamp())
 	s.Records += int64(b.Count())
+	s.whole += int64(b.Length())
 	w.batches++
 	w.n = 0
 	return nil

@@ -229,11 +229,14 @@ func (l *Log) describe(ld *leadership, file *segment.SealedFile) (Entry, []byte,
 	buf := l.a.blocks.Get().(*[BlockSize]byte)
 	found, err := scan(file, s.Size, buf[:])
 	l.a.blocks.Put(buf)
+	if errors.Is(err, ErrCorrupt) {
+		return Entry{}, nil, l.quarantine(file, found.whole, err)
+	}
 	if err != nil {
 		return Entry{}, nil, err
 	}
 	if found.Base < s.Base || found.End != s.End || found.Records != file.Records {
-		return Entry{}, nil, fmt.Errorf("%w: segment of offsets [%d, %d) holds [%d, %d)", ErrCorrupt, s.Base, s.End, found.Base, found.End)
+		return Entry{}, nil, l.quarantine(file, 0, fmt.Errorf("%w: segment of offsets [%d, %d) holds [%d, %d)", ErrCorrupt, s.Base, s.End, found.Base, found.End))
 	}
 	x := Index{
 		Topic: l.part.ID, Partition: l.part.Num, FileBase: s.Base, End: s.End, BaseTime: found.BaseTime, MaxTime: found.MaxTime,
