@@ -303,7 +303,7 @@ func TestKafkaReadsTheOffsetsTopic(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, o.Stdout)
 		}
 	}
-	if strings.Contains(o.Stdout, "invalid") || strings.Contains(o.Stdout, "Mismatch") {
-		t.Errorf("DumpLogSegments complains:\n%s", o.Stdout)
+	if all := o.Stdout + o.Stderr; strings.Contains(all, "invalid") || strings.Contains(all, "Mismatch") || strings.Contains(all, "Non-consecutive") {
+		t.Errorf("DumpLogSegments complains:\n%s", all)
 	}
 }
