@@ -90,6 +90,7 @@ func TestBadInput(t *testing.T) {
 	try := func(name string, n int, f func(i int, rng *rand.Rand) error) {
 		t.Run(name, func(t *testing.T) {
 			each(t, n, func(i int) error { return f(i, rand.New(rand.NewPCG(uint64(i), uint64(len(name))))) })
+			t.Logf("beside it: slowest write so far %v", hot.slowest("write"))
 		})
 	}
 	connect := func() (net.Conn, error) { return net.DialTimeout("tcp", f.Addr, 30*time.Second) }

@@ -36,6 +36,7 @@ func startHot(t testing.TB, addr string) *hot {
 	t.Helper()
 	createTopic(t, addr, hotTopic, 1, nil)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(hotTopic), kgo.ProducerLinger(0), kgo.FetchMaxWait(time.Second),
+		kgo.MetadataMinAge(50*time.Millisecond), // a new topic is asked for again at once
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{hotTopic: {0: kgo.NewOffset().At(0)}}))
 	if err != nil {
 		t.Fatal(err)

@@ -82,6 +82,7 @@ func (p *powerLoss) record() {
 	p.checkpoint()
 	p.archive()
 	p.append(20)
+	p.checkpoint()
 	p.truncate(p.b.log.Offsets().End - 7)
 	p.lead()
 	p.append(40)
@@ -98,6 +99,7 @@ func (p *powerLoss) record() {
 	p.b = p.w.start(d, p.opts)
 	p.lead()
 	p.append(40)
+	p.checkpoint()
 	p.truncate(p.b.log.Offsets().End - 30) // over a border of segments
 	p.lead()
 	p.append(30)
@@ -118,9 +120,11 @@ func (p *powerLoss) checkpoint() {
 	p.do("checkpoint", func(context.Context) error { return p.b.dir.Checkpoint() })
 }
 
-// archive uploads what is sealed and takes it off the disk.
+// archive uploads what is sealed and takes it off the disk; what isn't archived
+// is asked for, too.
 func (p *powerLoss) archive() {
 	p.w.t.Helper()
+	p.b.mustEvict()
 	p.b.mustUpload()
 	p.b.mustEvict()
 }
