@@ -12,6 +12,7 @@ import (
 
 	miniogo "github.com/minio/minio-go/v7"
 	miniocreds "github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -108,7 +109,9 @@ func (s *faultyStore) fill(topic string) *load {
 // during reads a topic from the archive through a fault and past its end.
 func (s *faultyStore) during(l *load, fault storeFault, allowed []*kerr.Error) {
 	s.proxy.set(fault)
+	healed := make(chan struct{})
 	time.AfterFunc(faultTime, func() {
+		defer close(healed)
 		s.t.Logf("%s: %d requests met it", fault, s.proxy.hits.Load())
 		if s.proxy.hits.Load() == 0 {
 			s.t.Errorf("%s: no request met it", fault)
@@ -116,6 +119,7 @@ func (s *faultyStore) during(l *load, fault storeFault, allowed []*kerr.Error) {
 		s.proxy.set(healthy)
 	})
 	began := time.Now()
+	s.lookUp(l)
 	met := s.readThrough(l)
 	s.t.Logf("%s: read in %v; errors %v", fault, time.Since(began).Round(time.Millisecond), met)
 	for code := range met {
@@ -123,14 +127,40 @@ func (s *faultyStore) during(l *load, fault storeFault, allowed []*kerr.Error) {
 			s.t.Errorf("%s: a cold read got %s", fault, code)
 		}
 	}
-	if d := faultTime - time.Since(began); d > 0 {
-		time.Sleep(d + 10*time.Millisecond) // slow ones are done before the fault is
-	}
+	<-healed // slow ones are done before the fault is
 	end, _ := hotOffsets(s.t, s.Addr)
 	harness.Eventually(s.t, 30*time.Second, "uploads catch up", func() bool {
 		_, archived := hotOffsets(s.t, s.Addr)
 		return archived >= end
 	})
+}
+
+// lookUp asks for offsets: what needs no store is answered as ever, a time that
+// lies in the archive rightly or by KAFKA_STORAGE_ERROR, if in time.
+func (s *faultyStore) lookUp(l *load) {
+	s.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addr))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer cl.Close()
+	a := kadm.NewClient(cl)
+	starts, err1 := a.ListStartOffsets(s.t.Context(), l.topic)
+	ends, err2 := a.ListEndOffsets(s.t.Context(), l.topic)
+	start, _ := starts.Lookup(l.topic, 0)
+	end, _ := ends.Lookup(l.topic, 0)
+	if err := errors.Join(err1, err2, start.Err, end.Err); err != nil || start.Offset != 0 || end.Offset != l.acks.Load() {
+		s.t.Errorf("from %d to %d, %v; want 0 and %d", start.Offset, end.Offset, err, l.acks.Load())
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), faultTime/2)
+	defer cancel()
+	r, err := a.ListOffsetsAfterMilli(ctx, 1, l.topic)
+	first, _ := r.Lookup(l.topic, 0)
+	switch err = errors.Join(err, first.Err); {
+	case err == nil && first.Offset == 0, errors.Is(err, kerr.KafkaStorageError), ctx.Err() != nil:
+	default:
+		s.t.Errorf("first record after time 1: offset %d, %v", first.Offset, err)
+	}
 }
 
 // readThrough reads all of l's records, whatever errors come in between, and
