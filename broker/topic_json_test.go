@@ -59,7 +59,7 @@ func TestTheBucketTellsWhatATopicIsNow(t *testing.T) {
 	n.alter("t", "retention.ms", "12345678")
 	want["retention.ms"] = "12345678"
 	until(t, "told of a changed config", says(t, store, "t", 1, want))
-	if d := time.Since(began); d > time.Second {
+	if d := time.Since(began); d > 3*time.Second { // a tenth of a second, on a machine with time
 		t.Errorf("after %v", d)
 	}
 	n.edit("t", "segment.bytes", kmsg.IncrementalAlterConfigOpDelete, nil)

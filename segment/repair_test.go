@@ -106,6 +106,18 @@ func (p *patient) works(d *Dir, l *Log, local, end int64) {
 	if a, err := l.Append(records(2, 50, testNow), AppendOptions{Epoch: 3, Now: testNow}); err != nil || a.First != end {
 		p.t.Fatalf("append: %+v, %v", a, err)
 	}
+	if err := l.Flush(); err != nil {
+		p.t.Fatal(err)
+	}
+	sealed, err := l.Sealed(0)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, s := range sealed {
+		if !s.Synced {
+			p.t.Errorf("segment %d will never be synced, nor go up", s.Base)
+		}
+	}
 	if err := d.Close(CleanMark{}); err != nil {
 		p.t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"firn/segment"
 	"firn/segment/batch"
@@ -122,6 +123,7 @@ func TestALossForgetsWhatWasUploadedOfIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.model = w.model[:s.Base]
+	w.advance(time.Hour) // what comes now is different
 	b.lead(1)
 	b.append(100)
 	b.mustUpload()
