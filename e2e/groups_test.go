@@ -201,14 +201,10 @@ func TestGroupResumesAfterTheBrokersDeath(t *testing.T) {
 }
 
 // consumerGroups runs kafka-consumer-groups, and returns its lines in words.
-func consumerGroups(t *testing.T, addr string, args ...string) [][]string {
-	t.Helper()
-	o := harness.KafkaTool(t, "", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", append([]string{"--bootstrap-server", addr}, args...)...)
-	if o.Err != nil {
-		t.Fatalf("kafka-consumer-groups %v: %v\n%s%s", args, o.Err, o.Stdout, o.Stderr)
-	}
+func consumerGroups(s shell, args ...string) [][]string {
+	s.Helper()
 	var lines [][]string
-	for l := range strings.Lines(o.Stdout) {
+	for l := range strings.Lines(s.out("consumer.group.ConsumerGroupCommand", args...)) {
 		if w := strings.Fields(l); len(w) > 0 {
 			lines = append(lines, w)
 		}
@@ -227,47 +223,48 @@ func TestKafkasConsumerTools(t *testing.T) {
 	createTopic(t, f.Addr, "events", 2, map[string]string{"retention.ms": "-1"})
 	produceNumbers(t, f.Addr, "events", 2, 0, 100)
 
-	o := harness.KafkaTool(t, "", "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", f.Addr, "--topic", "events",
+	s := shell{t, harness.NewToolbox(t), f.Addr}
+	o := s.box.Run("", "consumer.ConsoleConsumer", "--bootstrap-server", f.Addr, "--topic", "events",
 		"--group", "readers", "--from-beginning", "--max-messages", "100", "--timeout-ms", "30000")
 	if n := len(strings.Fields(o.Stdout)); o.Err != nil || n != 100 {
 		t.Fatalf("console consumer: %d records, %v\n%s", n, o.Err, o.Stderr)
 	}
 
-	if l := consumerGroups(t, f.Addr, "--list"); !hasLine(l, "readers") {
+	if l := consumerGroups(s, "--list"); !hasLine(l, "readers") {
 		t.Errorf("--list: %q", l)
 	}
-	l := consumerGroups(t, f.Addr, "--describe", "--group", "readers")
+	l := consumerGroups(s, "--describe", "--group", "readers")
 	if !hasLine(l, "readers", "events", "0", "50", "50", "0", "-", "-", "-") || !hasLine(l, "readers", "events", "1", "50", "50", "0", "-", "-", "-") {
 		t.Errorf("--describe: %q", l)
 	}
-	l = consumerGroups(t, f.Addr, "--describe", "--group", "readers", "--state")
+	l = consumerGroups(s, "--describe", "--group", "readers", "--state")
 	if !slices.ContainsFunc(l, func(w []string) bool { return slices.Contains(w, "readers") && slices.Contains(w, "Empty") }) {
 		t.Errorf("--state: %q", l)
 	}
 	// Record i has second i of 1970; the 40th second begins with offset 20 of either.
-	l = consumerGroups(t, f.Addr, "--group", "readers", "--topic", "events", "--reset-offsets", "--to-datetime", "1970-01-01T00:00:40.000Z", "--execute")
+	l = consumerGroups(s, "--group", "readers", "--topic", "events", "--reset-offsets", "--to-datetime", "1970-01-01T00:00:40.000Z", "--execute")
 	if !hasLine(l, "readers", "events", "0", "20") || !hasLine(l, "readers", "events", "1", "20") {
 		t.Errorf("--reset-offsets: %q", l)
 	}
-	if l := consumerGroups(t, f.Addr, "--describe", "--group", "readers"); !hasLine(l, "readers", "events", "0", "20", "50", "30") {
+	if l := consumerGroups(s, "--describe", "--group", "readers"); !hasLine(l, "readers", "events", "0", "20", "50", "30") {
 		t.Errorf("--describe after the reset: %q", l)
 	}
 
 	var got numbers
 	leave := kgoMember(t, f.Addr, "readers", "events", &got)
 	harness.Eventually(t, 30*time.Second, "60 records from the reset on", func() bool { return got.count() == 60 })
-	l = consumerGroups(t, f.Addr, "--describe", "--group", "readers", "--members")
+	l = consumerGroups(s, "--describe", "--group", "readers", "--members")
 	if !slices.ContainsFunc(l, func(w []string) bool { return len(w) >= 5 && w[0] == "readers" && w[2] == "/127.0.0.1" && w[4] == "2" }) {
 		t.Errorf("--members: %q", l)
 	}
 	leave()
-	consumerGroups(t, f.Addr, "--delete-offsets", "--group", "readers", "--topic", "events:1")
-	l = consumerGroups(t, f.Addr, "--describe", "--group", "readers")
+	consumerGroups(s, "--delete-offsets", "--group", "readers", "--topic", "events:1")
+	l = consumerGroups(s, "--describe", "--group", "readers")
 	if hasLine(l, "readers", "events", "1") || !hasLine(l, "readers", "events", "0") {
 		t.Errorf("--describe after --delete-offsets: %q", l)
 	}
-	consumerGroups(t, f.Addr, "--delete", "--group", "readers")
-	if l := consumerGroups(t, f.Addr, "--list"); hasLine(l, "readers") {
+	consumerGroups(s, "--delete", "--group", "readers")
+	if l := consumerGroups(s, "--list"); hasLine(l, "readers") {
 		t.Errorf("--list after --delete: %q", l)
 	}
 }
