@@ -61,5 +61,5 @@ fuzz: ## every fuzz target for a minute
 	  for f in $$(go test -list '^Fuzz' $$pkg 2>/dev/null | grep ^Fuzz || true); do \
 	    echo "== $$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-60s} $$pkg; done; done
 
-clean: ## what was built and fetched
+clean: ## what was built and fetched, and the bucket of make minio
 	rm -rf bin $(CACHE)

@@ -38,11 +38,20 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 	check, cancel := context.WithTimeout(ctx, archiveStartWait)
 	defer cancel()
 	id, err := tiering.CheckStart(check, b.cfg.Archive, start)
+	var takenOver error
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, tiering.ErrDamaged):
+		if err != nil {
+			b.log.Error("the archive is not whole; serving what is", "err", err)
+		}
 		if _, err := meta.MakeArchiveID(ctx, b.cfg.Meta, id.ArchiveID); err != nil {
 			return err
 		}
+	case errors.Is(err, tiering.ErrTakenOver):
+		// What was not archived is only here.
+		takenOver = err
+		b.log.Error("the archive has another owner; serving what is here, without writing to it", "err", err)
+		id = tiering.Identity{ClusterID: b.clusterID, ArchiveID: known}
 	case errors.Is(err, tiering.ErrNotOurs) || known == "" || ctx.Err() != nil:
 		return err
 	default:
@@ -70,6 +79,7 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 		Store:              b.cfg.Archive,
 		Pointers:           pointers{b},
 		Identity:           id,
+		TakenOver:          takenOver,
 		Log:                b.log,
 		Registerer:         b.cfg.Metrics,
 		Now:                b.now,

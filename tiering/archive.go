@@ -53,6 +53,9 @@ func New(c Config) *Archive {
 	a.budget = semaphore.NewWeighted(c.UploadBytes)
 	a.copies.set(c.CopyBytesPerSecond)
 	a.mu.logs = map[Partition]*Log{}
+	if c.TakenOver != nil {
+		a.disowned.Store(&c.TakenOver)
+	}
 	a.queue.ready = make(chan struct{}, 1)
 	a.blocks.New = func() any { return new([BlockSize]byte) }
 	a.metrics = newMetrics(a)

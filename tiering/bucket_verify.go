@@ -172,7 +172,15 @@ func (v *verification) partition(ctx context.Context, p Partition) error {
 		return err
 	}
 	c.end()
-	return v.orphans(ctx, p, named)
+	before := v.report.Orphans
+	if err := v.orphans(ctx, p, named); err != nil {
+		return err
+	}
+	if n := v.report.Orphans - before; bp.Manifest == nil && n > 0 {
+		v.add(Problem{Partition: p, What: fmt.Sprintf("has %d objects and no manifest: unless a broker is uploading the first segment of this partition right now, "+
+			"its manifests are lost; `firn archive restore --rebuild` makes them anew of the indexes", n)})
+	}
+	return nil
 }
 
 // served is how many segments and bytes a manifest lists.

@@ -22,6 +22,10 @@ type Config struct {
 	// deleting when firn.json says otherwise.
 	Identity Identity
 
+	// TakenOver, if not nil, is CheckStart's ErrTakenOver: the archive is read and
+	// never written.
+	TakenOver error
+
 	// Log gets what an operator should know; nil discards it.
 	Log *slog.Logger
 	// Registerer gets the metrics; nil discards them.

@@ -25,6 +25,11 @@ type Identity struct {
 // ErrNotOurs: the prefix belongs to another cluster, or has been taken over.
 var ErrNotOurs = errors.New("tiering: archive belongs to another owner")
 
+// ErrTakenOver, which comes with ErrNotOurs: it is this cluster's own archive,
+// and a restore or adopt has given it to another broker. What was not archived
+// is still here, so a broker may serve on; it must not write.
+var ErrTakenOver = errors.New("tiering: archive was taken over")
+
 // DecodeIdentity reads a firn.json.
 func DecodeIdentity(b []byte) (Identity, error) {
 	var id Identity
@@ -101,7 +106,8 @@ type Start struct {
 // CheckStart compares the metadata store with the prefix and returns the
 // prefix's identity, for the caller to record in the metadata store. A prefix
 // without owner gets this cluster as one; otherwise nothing is changed. An
-// error that isn't the store's own tells the operator what to do.
+// error that isn't the store's own tells the operator what to do. With ErrDamaged
+// comes the identity all the same: it is the right archive, and not whole.
 func CheckStart(ctx context.Context, store objstore.Store, s Start) (Identity, error) {
 	id, err := LoadIdentity(ctx, store)
 	if errors.Is(err, objstore.ErrNotFound) {
@@ -121,9 +127,9 @@ func CheckStart(ctx context.Context, store objstore.Store, s Start) (Identity, e
 		return Identity{}, fmt.Errorf("%w: the metadata store is new, but the archive of this cluster (%s) has data: put the metadata back, "+
 			"or run `firn archive restore` to rebuild it from the archive", ErrNotOurs, id.ClusterID)
 	case s.ArchiveID != "" && s.ArchiveID != id.ArchiveID:
-		return Identity{}, fmt.Errorf("%w: archive id %s in firn.json, %s in the metadata store: the archive was taken over by a restore or adopt, "+
-			"or this metadata store is an old copy; set archive.url to another prefix, or stop the other owner and run `firn archive restore`",
-			ErrNotOurs, id.ArchiveID, s.ArchiveID)
+		return Identity{}, fmt.Errorf("%w (%w): archive id %s in firn.json, %s in the metadata store: by a restore or adopt, or this metadata store is an old copy. "+
+			"Copy what is only here to the new owner with any Kafka client, then retire this broker",
+			ErrNotOurs, ErrTakenOver, id.ArchiveID, s.ArchiveID)
 	}
 	return id, s.holds(ctx, store)
 }
@@ -169,8 +175,8 @@ func (s Start) holds(ctx context.Context, store objstore.Store) error {
 	}
 	ptr := s.Archived.Pointer
 	if _, err := getExact(ctx, store, ptr.ManifestKey, ptr.ManifestSize, ptr.ManifestCRC); errors.Is(err, objstore.ErrNotFound) {
-		return fmt.Errorf("%w: the metadata store names %s of %s, which the archive does not hold: archive.url points at the wrong place, "+
-			"or objects were deleted", ErrNotOurs, ptr.ManifestKey, s.Archived.Partition)
+		return fmt.Errorf("%w: %s of %s is missing, so nothing of that partition can be read: put the object back (`firn archive verify` lists all that is missing), "+
+			"or rebuild the archive's manifests with `firn archive restore --rebuild`", ErrDamaged, ptr.ManifestKey, s.Archived.Partition)
 	} else if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func TestStartRefusesAnArchiveThatIsNotItsOwn(t *testing.T) {
 		"taken over":                       {store: owned("c1", "a2"), start: Start{ClusterID: "c1", ArchiveID: "a1"}, want: "taken over"},
 		"archive switched on later":        {store: func(s *objstore.Mem) { _ = s.Create(t.Context(), "a/b", nil) }, start: Start{ClusterID: "c1"}, archive: "fresh"},
 		"wrong place":                      {start: Start{ClusterID: "c1", ArchiveID: "a1"}, want: "wrong place"},
-		"archived, but not here":           {store: owned("c1", "a1"), start: Start{ClusterID: "c1", ArchiveID: "a1", Archived: archived}, want: "does not hold"},
+		"archived, but not here":           {store: owned("c1", "a1"), start: Start{ClusterID: "c1", ArchiveID: "a1", Archived: archived}, want: "is missing"},
 		"archived here": {store: func(s *objstore.Mem) {
 			owned("c1", "a1")(s)
 			_ = s.Create(t.Context(), archived.Pointer.ManifestKey, []byte("abc"))

@@ -211,6 +211,9 @@ func (b *Broker) review(s Static) ([]string, error) {
 	if n := b.Int("socket.send.buffer.bytes"); b.IsSet("socket.send.buffer.bytes") && n >= 0 && n < 64<<10 {
 		warn = append(warn, fmt.Sprintf("socket.send.buffer.bytes is %d; below 65536 connections stall, so 65536 is used", n))
 	}
+	if slices.Contains(SplitList(b.String("log.cleanup.policy")), "compact") {
+		warn = append(warn, "log.cleanup.policy names compact, which is not there yet: topics that take it are neither compacted nor cleaned up")
+	}
 	if n := b.Int("log.segment.bytes"); n < 1<<20 {
 		warn = append(warn, fmt.Sprintf("log.segment.bytes is %d; Apache Kafka takes no less than 1048576", n))
 	}

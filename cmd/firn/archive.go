@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -52,8 +53,12 @@ func (a *archiveAt) store(ctx context.Context) (objstore.Store, error) {
 		}
 		a.url = v
 	}
-	return openStore(ctx, a.url, false)
+	u := createParameter().ReplaceAllString(a.url, "$1") // reading makes nothing
+	return openStore(ctx, strings.TrimRight(u, "?&"), false)
 }
+
+// createParameter is create=… in a URL, with what parts it from the next.
+func createParameter() *regexp.Regexp { return regexp.MustCompile(`([?&])create=[^&]*&?`) }
 
 // openStore opens a store by URL; create makes a missing directory or bucket.
 func openStore(ctx context.Context, url string, create bool) (objstore.Store, error) {
@@ -260,13 +265,27 @@ func (l *lister) segment(p tiering.Partition, e *tiering.Entry) error {
 func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func archivePending(g *global) *cobra.Command {
-	var adminURL string
+	var adminURL, brokers string
 	c := &cobra.Command{
 		Use:   "pending",
 		Short: "What is not archived yet, and why",
-		Long:  `Asks a running broker, by its admin listener, how far the archive of each partition is.`,
-		Args:  cobra.NoArgs,
+		Long: `Asks a running broker, by its admin listener, how far the archive of each partition
+is. Where the admin listener is, the broker at -b tells; --admin names it instead.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if adminURL == "" {
+				at, err := askBroker(c.Context(), brokers, "admin.listener")
+				if err != nil {
+					return err
+				}
+				if at == "" {
+					return fmt.Errorf("the broker at %s has no admin listener (admin.listener is empty)", brokers)
+				}
+				adminURL = at
+			}
+			if !strings.Contains(adminURL, "://") {
+				adminURL = "http://" + adminURL
+			}
 			ps, err := pendingPartitions(c.Context(), adminURL)
 			if err != nil {
 				return err
@@ -292,7 +311,8 @@ func archivePending(g *global) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&adminURL, "admin", "http://127.0.0.1:9644", "the broker's admin listener")
+	brokersFlag(c, &brokers)
+	c.Flags().StringVar(&adminURL, "admin", "", "the broker's admin listener, host:port")
 	return c
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -59,15 +60,27 @@ func admin(brokers string, f func(*kadm.Client) error) error {
 	return nil
 }
 
+const nobodyAnswers = "no broker answers"
+
 // reach adds what to do to an error that says that nobody answers.
 func reach(brokers string, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || strings.Contains(err.Error(), nobodyAnswers) {
+		return err
 	}
 	if s := err.Error(); strings.Contains(s, "connection refused") || strings.Contains(s, "unable to dial") {
-		return fmt.Errorf("no broker answers at %s: start one with `firn serve`, or name another with -b (%w)", brokers, err)
+		return fmt.Errorf(nobodyAnswers+" at %s: start one with `firn serve`, or name another with -b (%w)", brokers, err)
 	}
 	return err
+}
+
+// answers makes sure that somebody does before a verb begins to wait.
+func answers(ctx context.Context, cl *kgo.Client, brokers string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := cl.Ping(ctx); err != nil {
+		return fmt.Errorf(nobodyAnswers+" at %s: start one with `firn serve`, or name another with -b (%w)", brokers, err)
+	}
+	return nil
 }
 
 // table prints aligned columns.

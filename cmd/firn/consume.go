@@ -33,7 +33,8 @@ func consumeCommand(g *global) *cobra.Command {
 		Long: `Prints records of a topic and stops at what was its end when it began, unless
 --follow. --from and --until take an offset, a date such as 2026-01-31T08:00
 (UTC unless it names a zone), @milliseconds, or a time ago such as -48h; --until
-is exclusive. A partition's records come in order.
+is exclusive. A date stands for an offset in each partition: that of the first
+record from then on, as Kafka finds it. A partition's records come in order.
 
 With -o json a record is one line: topic, partition, offset, timestamp, key,
 value, headers. Keys and values that aren't UTF-8 are base64, as keyBase64 and
@@ -152,7 +153,11 @@ func (r *replay) run(ctx context.Context) (summary, error) {
 	return sum, err
 }
 
+// noticeEvery is how often a replay says what it waits for.
+const noticeEvery = 5 * time.Second
+
 func (r *replay) poll(ctx context.Context, cl *kgo.Client, parts map[int32]*stretch, sum *summary, began time.Time) error {
+	told := began
 	for len(parts) > 0 {
 		fs := cl.PollFetches(ctx)
 		if err := ctx.Err(); err != nil {
@@ -160,6 +165,10 @@ func (r *replay) poll(ctx context.Context, cl *kgo.Client, parts map[int32]*stre
 		}
 		if err := fatal(fs); err != nil {
 			return fmt.Errorf("read %s: %w", r.topic, err)
+		}
+		if errs := fs.Errors(); len(errs) > 0 && time.Since(told) > noticeEvery {
+			told = time.Now()
+			fmt.Fprintf(os.Stderr, "still waiting for partition %d: %v\n", errs[0].Partition, errs[0].Err)
 		}
 		for it := fs.RecordIter(); !it.Done(); {
 			rec := it.Next()
@@ -203,7 +212,9 @@ func (r *replay) finish(cl *kgo.Client, fs kgo.Fetches, parts map[int32]*stretch
 	var done []int32
 	fs.EachPartition(func(p kgo.FetchTopicPartition) {
 		s := parts[p.Partition]
-		if s != nil && (s.next >= s.end || len(p.Records) == 0 && p.HighWatermark <= s.next) {
+		// Below the end there may be nothing but control records. An answer with an
+		// error says nothing: its high watermark is not one.
+		if s != nil && (s.next >= s.end || p.Err == nil && len(p.Records) == 0 && p.HighWatermark >= 0 && p.HighWatermark <= s.next) {
 			done = append(done, p.Partition)
 		}
 	})
@@ -247,6 +258,9 @@ func (r *replay) plan(ctx context.Context) (map[int32]*stretch, error) {
 				continue
 			}
 			parts[v.Partition] = &stretch{next: v.LogStart, end: v.End, local: v.LocalStart}
+			if r.from.set && r.from.byTime.IsZero() && !r.from.start && !r.from.end && r.from.offset < v.LogStart {
+				fmt.Fprintf(os.Stderr, "partition %d begins at offset %d\n", v.Partition, v.LogStart)
+			}
 		}
 		if len(parts) == 0 {
 			return fmt.Errorf("%s has no partition %d", r.topic, r.partition)

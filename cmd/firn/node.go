@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -30,6 +31,7 @@ type node struct {
 	broker   *broker.Broker
 	admin    net.Listener // nil: none
 	console  *console.Server
+	archive  io.Closer // the archive's store, nil if it holds nothing open
 }
 
 // openNode opens metadata, listeners and archive, and starts nothing.
@@ -122,6 +124,7 @@ func (n *node) openArchive(ctx context.Context, log *slog.Logger, reg prometheus
 	if err != nil {
 		return nil, err
 	}
+	n.archive, _ = opened.(io.Closer)
 	store := objstore.Measured(opened, reg)
 	pctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -163,7 +166,11 @@ func (n *node) run(ctx context.Context, ready func()) error {
 
 // close lets go of what openNode opened and run has not closed.
 func (n *node) close() error {
-	return n.store.Close()
+	var err error
+	if n.archive != nil {
+		err = n.archive.Close()
+	}
+	return errors.Join(err, n.store.Close())
 }
 
 // embedded is a broker in this process, for the demo.

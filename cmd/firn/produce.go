@@ -35,6 +35,9 @@ func produceCommand(_ *global) *cobra.Command {
 				return err
 			}
 			defer cl.Close()
+			if err := answers(c.Context(), cl, brokers); err != nil {
+				return err
+			}
 			hs, err := parseHeaders(headers)
 			if err != nil {
 				return err

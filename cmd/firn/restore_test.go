@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"io/fs"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +34,30 @@ func TestRestoredBrokerTakesNewProducers(t *testing.T) {
 	if len(got) != 2 || got[0] != "before" || got[1] != "after" {
 		t.Errorf("read %q, want before and after", got)
 	}
+	// The old broker serves on what it has, archived or not, and writes nothing
+	// to what isn't its own any more.
+	objects := countFiles(t, strings.TrimPrefix(archive, "file://"))
+	writeOne(t, old, set, "events", "only here")
+	if got := readAll(t, old, set, "events"); len(got) != 2 || got[0] != "before" || got[1] != "only here" {
+		t.Errorf("the old broker reads %q", got)
+	}
+	if n := countFiles(t, strings.TrimPrefix(archive, "file://")); n != objects {
+		t.Errorf("the old broker wrote to the archive: %d objects, then %d", objects, n)
+	}
+}
+
+func countFiles(t *testing.T, dir string) (n int) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !strings.Contains(path, "/probe/") && !strings.Contains(path, "/.firn-tmp/") {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // onBroker runs f against a broker on data.
