@@ -61,7 +61,8 @@ suite() { # suite CELLS [flags]
 three() {
   rm -rf "$work/data" "$work/probe-data"; mkdir -p "$work/probe-data"
   start probe "$work/probe" -port $probe_port -dir "$work/probe-data" -coalesce "$@"; probe_pid=$pid
-  start_firn "$work/data" --set archive.url=
+  : >"$work/kafkas-defaults.properties" # an empty file: Kafka's own defaults, as Kafka has them
+  start_firn "$work/data" --config "$work/kafkas-defaults.properties"
   [ "${KAFKA:-1}" = 1 ] && start_kafka
   wait_port $probe_port
   if [ "${KAFKA:-1}" = 1 ]; then # warm the JVM
