@@ -136,6 +136,17 @@ func (ix *coldIndex) position(offset int64) int64 {
 	return ix.marks[max(0, i-1)].pos
 }
 
+// reach is where the batch that holds offset ends at the latest, as far as the
+// marks tell. A mark's offset is the last one of the batch at its position, so
+// that batch may be the one: it ends where the mark after it begins.
+func (ix *coldIndex) reach(offset int64) int64 {
+	i := sort.Search(len(ix.marks), func(i int) bool { return ix.marks[i].at > offset })
+	if i+1 < len(ix.marks) {
+		return ix.marks[i+1].pos
+	}
+	return ix.Size
+}
+
 // timeFloor is an offset before which no record has a timestamp of ts or more.
 func (ix *coldIndex) timeFloor(ts int64) int64 {
 	i := sort.Search(len(ix.times), func(i int) bool { return ix.times[i].ts >= ts })

@@ -164,14 +164,14 @@ func (st *coldStream) find() (<-chan struct{}, error) {
 // does: that is what a replay looks like, and it saves the first small GETs.
 const coldReplay = 8
 
-// width is how many blocks a jump may have to read to find its batch: it begins
-// up to a mark's distance behind the position.
+// width is how many blocks a jump may have to read to have its first batch whole:
+// with batches of a block and more, one at a time would cost a round trip each.
 func (st *coldStream) width() int {
 	if st.replay {
 		return coldReplay
 	}
-	last := min(st.pos+coldMarkBytes+coldMarkBytes/2, st.ix.Size-1)
-	return int(last/BlockSize-st.pos/BlockSize) + 1
+	last := min(max(st.pos+coldMarkBytes+coldMarkBytes/2, st.ix.reach(st.next)), st.ix.Size) - 1
+	return min(int(last/BlockSize-st.pos/BlockSize)+1, coldReplay)
 }
 
 // locate finds the entry of m that serves offset, or the first after it.

@@ -76,34 +76,81 @@ fsync() { three -fsync pipe; suite fsync; cleanup; }
 compressed() { three; suite compressed; cleanup; }
 
 # cold: one consumer reads 2 GB in 4 partitions out of MinIO, 64 MiB segments,
-# empty caches each time, at 0 and 30 ms before each GET; beside it raw range GETs.
+# empty caches each time, at 0 and 30 ms before each GET; beside it raw range
+# GETs, two consumers at once, 50 random seeks, and an archive in a directory.
+cold_args=(--set log.retention.check.interval.ms=1000 --set remote.log.manager.task.interval.ms=1000 --set log.segment.delete.delay.ms=0
+  --set archive.upload.max.interval.ms=86400000 --set archive.cache.disk.bytes=0)
+minio_url='s3://bench/cold?endpoint=http://127.0.0.1:'
+fill_cold() { # fill_cold DIR ADDR: 2 GB, and wait until all but the active segments have left the disk
+  "$h" topic -brokers "$2" -topic cold -create -partitions 4 -topic-config "segment.bytes=67108864,local.retention.ms=${3:-1},retention.ms=${4:--1}${5:-}" >/dev/null
+  "$h" produce -brokers "$2" -topic cold -partitions 4 -bytes 2000000000 -max-seconds 90 >/dev/null
+  until [ "$(du -sm "$1" | cut -f1)" -lt 320 ]; do sleep 1; done
+}
+stop() { kill "$@" 2>/dev/null || true; wait "$@" 2>/dev/null || true; }
+start_delay() { start delay "$work/delay" -listen 127.0.0.1:19100 -to http://127.0.0.1:19000 -get "$1"; delay_pid=$pid; wait_port 19100; }
+read_cold() { # read_cold LABEL [flags]
+  local label=$1; shift
+  "$h" cold -brokers 127.0.0.1:$firn_port -topic cold -partitions 4 -seeks 0 -pids "$firn_pid" -label "$label" "$@" | tee -a "$out"
+}
 cold() {
   export AWS_ACCESS_KEY_ID=firn AWS_SECRET_ACCESS_KEY=firn-secret AWS_REGION=us-east-1
   rm -rf "$work/minio" "$work/cold"; mkdir -p "$work/minio"
   MINIO_ROOT_USER=$AWS_ACCESS_KEY_ID MINIO_ROOT_PASSWORD=$AWS_SECRET_ACCESS_KEY start minio "$cache/bin/minio" server --quiet --address 127.0.0.1:19000 "$work/minio"
-  minio_pid=$pid; wait_port 19000
-  local args=(--set log.retention.check.interval.ms=1000 --set remote.log.manager.task.interval.ms=1000 --set log.segment.delete.delay.ms=0 --set archive.upload.max.interval.ms=86400000 --set archive.cache.disk.bytes=0)
-  start_firn "$work/cold" "${args[@]}" --set "archive.url=s3://bench/cold?endpoint=http://127.0.0.1:19000&create=true"
-  "$h" topic -brokers 127.0.0.1:$firn_port -topic cold -create -partitions 4 -topic-config segment.bytes=67108864,local.retention.ms=1,retention.ms=-1 >/dev/null
-  "$h" produce -brokers 127.0.0.1:$firn_port -topic cold -partitions 4 -bytes 2000000000 -max-seconds 60 >/dev/null
-  until [ "$(du -sm "$work/cold/logs" | cut -f1)" -lt 300 ]; do sleep 1; done
-  kill "$firn_pid"; wait "$firn_pid" || true
+  wait_port 19000
+  start_firn "$work/cold" "${cold_args[@]}" --set "archive.url=${minio_url}19000&create=true"
+  fill_cold "$work/cold/logs" 127.0.0.1:$firn_port
+  stop "$firn_pid"
   for _ in $(seq "$reps"); do
     for delay in 0ms 30ms; do
-      start delay "$work/delay" -listen 127.0.0.1:19100 -to http://127.0.0.1:19000 -get $delay; delay_pid=$pid; wait_port 19100
+      start_delay $delay
       echo "raw 4 x 8 MiB range GETs, +$delay"; "$h" ranges -store http://127.0.0.1:19100 -clients 4 -batch 8388608 -bytes 1000000000 -label "ranges+$delay" | tee -a "$out"
-      sleep 1.5; : >"$work/delay.log"; local before; before=$(grep -c . "$work/delay.log" || true)
-      rm -rf "$work/cold/cache"
-      start_firn "$work/cold" "${args[@]}" --set "archive.url=s3://bench/cold?endpoint=http://127.0.0.1:19100"
-      kill "$delay_pid"; wait "$delay_pid" || true
-      start delay "$work/delay" -listen 127.0.0.1:19100 -to http://127.0.0.1:19000 -get $delay; delay_pid=$pid; wait_port 19100
-      echo "cold, one consumer, +$delay"; "$h" cold -brokers 127.0.0.1:$firn_port -topic cold -partitions 4 -seeks 0 -pids "$firn_pid" -label "cold+$delay" | tee -a "$out"
-      sleep 1.5; echo "  GETs so far: $(tail -1 "$work/delay.log")"
-      "$h" cold -brokers 127.0.0.1:$firn_port -topic cold -partitions 4 -seeks 50 -max-seconds 0.001 -label "seek+$delay" | tee -a "$out" || true
-      kill "$firn_pid" "$delay_pid"; wait "$firn_pid" "$delay_pid" 2>/dev/null || true
+      for consumers in 1 2; do
+        rm -rf "$work/cold/cache"
+        start_firn "$work/cold" "${cold_args[@]}" --set "archive.url=${minio_url}19100"
+        stop "$delay_pid"; start_delay $delay # counts from here
+        echo "cold, $consumers consumer(s) at once, +$delay"
+        [ $consumers = 1 ] || { read_cold "cold2+$delay" >/dev/null & other=$!; }
+        read_cold "cold$consumers+$delay"
+        [ $consumers = 1 ] || wait $other
+        sleep 1.5; echo "  the store sent: $(tail -1 "$work/delay.log" | cut -d' ' -f3-)"
+        [ $consumers = 2 ] || { echo "50 random seeks, +$delay"; read_cold "seek+$delay" -seeks 50; }
+        stop "$firn_pid" "$delay_pid"
+      done
     done
   done
   cleanup
+  echo "the same from a directory"
+  rm -rf "$work/cold" "$work/dir"
+  start_firn "$work/cold" "${cold_args[@]}" --set "archive.url=file://$work/dir?create=true"
+  fill_cold "$work/cold/logs" 127.0.0.1:$firn_port
+  for _ in $(seq "$reps"); do
+    stop "$firn_pid"; start_firn "$work/cold" "${cold_args[@]}" --set "archive.url=file://$work/dir"
+    read_cold cold-directory -seeks 50
+  done
+  cleanup
+  [ "${KAFKA:-1}" = 1 ] && kafka_cold
+}
+
+# kafka_cold: the same from Apache Kafka's tiered storage, which is a directory:
+# no network at all, and then each answer 30 ms later.
+kafka_cold() {
+  local extra=",remote.storage.enable=true,file.delete.delay.ms=1000" lib="$cache/kafka-4.3.1/lib/*"
+  for delay in 0ms 30ms; do
+    if [ $delay = 30ms ]; then
+      mkdir -p "$work/rsm"
+      javac -cp "$lib:$work/kafka/lib-test/*" -d "$work/rsm" "$here/DelayedStorage.java" && jar cf "$work/rsm.jar" -C "$work/rsm" .
+      export RSM_CLASS=DelayedStorage RSM_PATH="$work/kafka/lib-test/kafka-storage-4.3.1-test.jar:$work/rsm.jar"
+    fi
+    rm -rf "$work/kafka/remote"
+    start_kafka tiered
+    fill_cold "$work/kafka/data-1" 127.0.0.1:$kafka_port 1000 86400000 "$extra"
+    for _ in $(seq "$reps"); do
+      echo "Kafka, cold, a directory, +$delay"
+      "$h" cold -brokers 127.0.0.1:$kafka_port -topic cold -partitions 4 -seeks 50 -pids "$kafka_pid" -label "kafka-cold+$delay" | tee -a "$out"
+    done
+    cleanup
+  done
+  unset RSM_CLASS RSM_PATH
 }
 
 # idle: memory with 1 000 partitions and 1 000 connections that do nothing.
