@@ -57,6 +57,9 @@ func (b *Broker) Problems() []string {
 	if err := b.archive.Disowned(); err != nil {
 		out = append(out, err.Error())
 	}
+	if err := b.cache.Trouble(); err != nil {
+		out = append(out, fmt.Sprintf("the archive can't be read: %v", err))
+	}
 	stuck, why := 0, error(nil)
 	for _, s := range b.archive.Status() {
 		if s.LastError != nil {

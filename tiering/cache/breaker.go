@@ -35,6 +35,16 @@ func (b *breaker) refused(now time.Time) error {
 	return nil
 }
 
+// trouble is why the store is or was just left alone; nil once it has answered.
+func (b *breaker) trouble() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fails < breakAfter {
+		return nil
+	}
+	return b.cause
+}
+
 func (b *breaker) succeeded() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -122,6 +122,10 @@ type object struct {
 	readers map[*Stream]struct{} // that have it before them
 }
 
+// Trouble is why reads from the store have failed lately, several in a row; nil
+// once one has succeeded.
+func (c *Cache) Trouble() error { return c.get.breaker.trouble() }
+
 // New makes a Cache in memory; cfg names no disk.
 func New(cfg Config) *Cache {
 	cfg.fill()
