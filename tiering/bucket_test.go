@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"firn/segment"
@@ -373,9 +374,9 @@ func TestVerifyOfAnOutageSaysNothingAboutTheArchive(t *testing.T) {
 		t.Errorf("Verify = %v, problems %v", err, r.Problems)
 	}
 	// A stream that breaks off is taken up where it ended.
-	n := 0
+	var n atomic.Int32
 	f.Set(func(op objstore.Op) objstore.Fault {
-		if n++; op.Kind == objstore.OpGet && strings.HasSuffix(op.Key, ".log") && n%2 == 0 {
+		if op.Kind == objstore.OpGet && strings.HasSuffix(op.Key, ".log") && n.Add(1)%2 == 0 {
 			return objstore.Fault{Cut: down, CutAt: 1000}
 		}
 		return objstore.Fault{}
