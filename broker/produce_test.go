@@ -207,6 +207,7 @@ func TestQueueOfAcksIsBounded(t *testing.T) {
 	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log}})
 	c := b.dial()
 	r := produceReq(9, -1, "t", 0, batchOf(1, 1, 61))
+	r.TimeoutMillis = 60_000 // the last ack waits for all others
 	const n = 2 * maxAcks
 	for range n {
 		c.send(r)
