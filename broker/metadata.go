@@ -157,9 +157,16 @@ func (m metadataView) topic(t *topic) kmsg.MetadataResponseTopic {
 	out.Topic = ref(t.Name)
 	out.TopicID = t.ID
 	out.IsInternal = t.internal
-	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, len(t.Replicas))
+	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, len(t.Replicas))
 	for p := range t.Replicas {
-		out.Partitions[p] = m.partition(t, int32(p))
+		// One that never had a leader is on its way: no client of Kafka's has ever
+		// seen such a partition, and some give up on it.
+		if t.states[p].Version != meta.Missing {
+			out.Partitions = append(out.Partitions, m.partition(t, int32(p)))
+		}
+	}
+	if len(out.Partitions) == 0 {
+		out.ErrorCode = kerr.LeaderNotAvailable.Code
 	}
 	return out
 }
