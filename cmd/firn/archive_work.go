@@ -28,12 +28,23 @@ func (m *meter) end() {
 	}
 }
 
-// problemsFound ends the process with code 1 after everything was printed.
-func problemsFound(n int) error {
-	if n == 0 {
-		return nil
+// report prints what a verb did, as JSON or as text behind the problems that it
+// found. Problems end the process with code 1, everything having been said.
+func report(g *global, value any, problems []tiering.Problem, text func()) error {
+	if g.json() {
+		if err := printJSON(os.Stdout, value); err != nil {
+			return err
+		}
+	} else {
+		for _, p := range problems {
+			fmt.Println("PROBLEM", p)
+		}
+		text()
 	}
-	return &exitError{1}
+	if len(problems) > 0 {
+		return &exitError{1}
+	}
+	return nil
 }
 
 func archiveVerify(g *global) *cobra.Command {
@@ -67,22 +78,14 @@ none, 1 if there are some or the archive can't be read.`,
 			if err != nil {
 				return err
 			}
-			if g.json() {
-				if err := printJSON(os.Stdout, r); err != nil {
-					return err
+			return report(g, r, r.Problems, func() {
+				fmt.Printf("%d topics, %d partitions, %d segments, %s, %s records verified in %.1f s; %d problems",
+					r.Topics, r.Partitions, r.Segments, bytesText(r.Bytes), countText(r.Records), time.Since(start).Seconds(), len(r.Problems))
+				if r.Orphans > 0 {
+					fmt.Printf("; %d objects (%s) that nothing names wait for a sweep", r.Orphans, bytesText(r.OrphanBytes))
 				}
-				return problemsFound(len(r.Problems))
-			}
-			for _, p := range r.Problems {
-				fmt.Println("PROBLEM", p)
-			}
-			fmt.Printf("%d topics, %d partitions, %d segments, %s, %s records verified in %.1f s; %d problems",
-				r.Topics, r.Partitions, r.Segments, bytesText(r.Bytes), countText(r.Records), time.Since(start).Seconds(), len(r.Problems))
-			if r.Orphans > 0 {
-				fmt.Printf("; %d objects (%s) that nothing names wait for a sweep", r.Orphans, bytesText(r.OrphanBytes))
-			}
-			fmt.Println()
-			return problemsFound(len(r.Problems))
+				fmt.Println()
+			})
 		},
 	}
 	at.flags(c)
@@ -126,21 +129,13 @@ that hold anything of the range. A second run goes on where one was interrupted.
 			if err != nil {
 				return err
 			}
-			if g.json() {
-				if err := printJSON(os.Stdout, r); err != nil {
-					return err
+			return report(g, r, r.Problems, func() {
+				fmt.Printf("%d segments of %d partitions, %s, in %s", r.Segments, r.Partitions, bytesText(r.Bytes), dir)
+				if r.Kept > 0 {
+					fmt.Printf("; %d were there already", r.Kept)
 				}
-				return problemsFound(len(r.Problems))
-			}
-			for _, p := range r.Problems {
-				fmt.Println("PROBLEM", p)
-			}
-			fmt.Printf("%d segments of %d partitions, %s, in %s", r.Segments, r.Partitions, bytesText(r.Bytes), dir)
-			if r.Kept > 0 {
-				fmt.Printf("; %d were there already", r.Kept)
-			}
-			fmt.Println()
-			return problemsFound(len(r.Problems))
+				fmt.Println()
+			})
 		},
 	}
 	at.flags(c)
@@ -204,17 +199,9 @@ while it is stopped, and don't let two brokers write to the two.`,
 			if err != nil {
 				return err
 			}
-			if g.json() {
-				if err := printJSON(os.Stdout, r); err != nil {
-					return err
-				}
-				return problemsFound(len(r.Problems))
-			}
-			for _, p := range r.Problems {
-				fmt.Println("PROBLEM", p)
-			}
-			fmt.Printf("%d objects, %s copied; %d were there already\n", r.Copied, bytesText(r.Bytes), r.Kept)
-			return problemsFound(len(r.Problems))
+			return report(g, r, r.Problems, func() {
+				fmt.Printf("%d objects, %s copied; %d were there already\n", r.Copied, bytesText(r.Bytes), r.Kept)
+			})
 		},
 	}
 	c.Flags().StringVar(&from, "from", "", "the archive to copy")
