@@ -204,7 +204,7 @@ const swapTries = 10
 // (D2). The state is read from the store: the picture may be older than the
 // leadership, which begins before it is published.
 func (s pointers) SwapPointer(ctx context.Context, p tiering.Partition, epoch int32, next tiering.Pointer) (tiering.Pointer, error) {
-	self := s.b.registration.Load()
+	self := s.b.registration()
 	if self == nil {
 		return next, tiering.ErrFenced
 	}

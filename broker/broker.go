@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"firn/broker/config"
+	"firn/replication"
 	"firn/replication/meta"
 	"firn/segment/vfs"
 	"firn/tiering"
@@ -63,8 +65,20 @@ type Broker struct {
 	cache       *cache.Cache     // of archive
 	producerIDs *producerIDs
 	groups      *coordinator
-	// registration is this broker's current one, nil before the first.
-	registration atomic.Pointer[meta.Registration]
+	// member is this broker in its current registration; nil before the first,
+	// and while there is none.
+	member atomic.Pointer[membership]
+	// hasJoined: what join sets up is there.
+	hasJoined atomic.Bool
+	epochs    epochKeeper
+	// unclean counts this broker's unclean elections, as controller.
+	unclean atomic.Int64
+	// draining: it is about to stop, and has others lead.
+	draining atomic.Bool
+	// listing is held by who changes what this broker lists as given up.
+	listing sync.Mutex
+	// lease is nil on a store whose session can't end while this broker lives.
+	lease *replication.Lease
 	// ready is closed when clients are served.
 	ready chan struct{}
 	// retentionDue asks for a round of retention before its time.
@@ -87,14 +101,19 @@ func New(cfg Config) (*Broker, error) {
 		b.log = slog.New(slog.DiscardHandler)
 	}
 	b.topics.Store(&topicIndex{settings: cfg.Settings, controller: -1})
+	if _, ok := cfg.Meta.(meta.Expiring); ok {
+		b.lease = replication.NewLease()
+	}
+	b.epochs.fs, b.epochs.dir = cfg.FS, cfg.LogDir
 	b.replicas = &replicas{
-		node: cfg.NodeID, fs: cfg.FS, path: cfg.LogDir, log: b.log,
+		lease: b.lease,
+		node:  cfg.NodeID, fs: cfg.FS, path: cfg.LogDir, log: b.log,
 		self: b.self, topicInfo: b.topicInfo, changed: &b.changed, reconfigured: b.retentionDue, deleted: b.purgeDue,
 	}
 	b.replicas.mu.all = map[replicaKey]*replica{}
 	b.image = &image{
 		store: cfg.Meta, node: cfg.NodeID, log: b.log, static: cfg.Settings,
-		replicas: b.replicas, publish: b.publish, joined: b.joined, unlist: b.unlist, now: b.topics.Load(),
+		replicas: b.replicas, publish: b.publish, known: b.known, joined: b.joined, unlist: b.unlist, now: b.topics.Load(),
 	}
 	b.producerIDs = newProducerIDs(b.log, b.allocateProducerIDs)
 	b.groups = newCoordinator(b)
@@ -121,6 +140,9 @@ func (b *Broker) settings() *config.Broker { return b.topics.Load().settings }
 
 // publish takes the place of the present picture.
 func (b *Broker) publish(x *topicIndex) {
+	if err := b.epochs.controller(x.controllerEpoch); err != nil {
+		b.log.Error("recording the controller epoch", "err", err)
+	}
 	before := b.topics.Swap(x)
 	b.changed.raise()
 	if b.archive != nil && before.settings != x.settings {
@@ -156,10 +178,18 @@ func (b *Broker) Run(ctx context.Context) (err error) {
 	for _, run := range b.parts() {
 		g.Go(func() error { return run(background) })
 	}
-	serving, cancel := context.WithCancel(ctx)
+	serving, cancel := context.WithCancel(failed)
 	defer cancel()
-	defer context.AfterFunc(failed, cancel)()
-	b.awaitRoles(serving)
+	g.Go(func() error { // a stop that is asked for has others lead first
+		select {
+		case <-ctx.Done():
+			b.drain(failed)
+			cancel()
+		case <-serving.Done():
+		}
+		return nil
+	})
+	b.awaitRoles(ctx)
 	close(b.ready)
 	return b.server.run(serving)
 }
@@ -170,10 +200,9 @@ func (b *Broker) Ready() <-chan struct{} { return b.ready }
 // parts are what runs behind the connections until its ctx ends.
 func (b *Broker) parts() []func(context.Context) error {
 	return []func(context.Context) error{
-		b.image.run,
+		b.takePart,
 		b.producerIDs.run,
 		b.groups.run,
-		b.runController,
 		b.loops,
 		b.runArchive,
 	}

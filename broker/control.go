@@ -2,23 +2,32 @@ package broker
 
 import (
 	"context"
+	"errors"
 
 	"firn/replication/controller"
 	"firn/replication/meta"
 )
 
-// runController has this broker stand for controller, and act as such while it is.
-func (b *Broker) runController(ctx context.Context) error {
+// runController has this broker stand for controller, and act as such while it
+// is, until ctx ends: a registration's campaigns end with it.
+func (b *Broker) runController(ctx context.Context, self meta.Registration) {
 	err := controller.New(controller.Config{
-		Store: b.cfg.Meta,
-		Self:  *b.registration.Load(),
-		Rules: b.electionRules,
-		Log:   b.log,
+		Store:   b.cfg.Meta,
+		Self:    self,
+		Rules:   b.electionRules,
+		Log:     b.log,
+		Elected: b.elected,
 	}).Run(ctx)
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil && !errors.Is(err, meta.ErrClosed) {
+		b.log.Error("the controller's loop has ended", "err", err)
 	}
-	return err
+}
+
+// elected counts what the controller has decided here.
+func (b *Broker) elected(c controller.Change) {
+	if c.Why.Unclean() {
+		b.unclean.Add(1)
+	}
 }
 
 // electionRules are what a topic's settings, resolved with the broker's own, ask

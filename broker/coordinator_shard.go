@@ -100,7 +100,7 @@ func (s *shard) enter() error {
 	case s.mu.state == shardLoading:
 		s.mu.Unlock()
 		return kerr.CoordinatorLoadInProgress
-	case s.mu.state == shardGone || !s.leads():
+	case s.mu.state == shardGone || !s.leads() || !s.part.Answers():
 		s.mu.Unlock()
 		return kerr.NotCoordinator
 	}
@@ -274,9 +274,19 @@ func (s *shard) parkLocked() (group.Ticket, <-chan kmsg.Response) {
 	return s.mu.last, c
 }
 
-// await waits for the answer to a ticket. Whoever waits here while there are
-// unsettled writes sees to it that they are settled. nil: ctx has ended.
+// await waits for the answer to a ticket. nil: ctx has ended, or there is no lease
+// to tell it under, for another coordinator may have decided otherwise.
 func (s *shard) await(ctx context.Context, t group.Ticket, answer <-chan kmsg.Response) kmsg.Response {
+	m := s.awaitAny(ctx, t, answer)
+	if s.leads() && !s.part.Answers() {
+		return nil
+	}
+	return m
+}
+
+// awaitAny is await whatever the lease says. Whoever waits here while there are
+// unsettled writes sees to it that they are settled.
+func (s *shard) awaitAny(ctx context.Context, t group.Ticket, answer <-chan kmsg.Response) kmsg.Response {
 	select {
 	case m := <-answer:
 		return m

@@ -98,7 +98,7 @@ func (m metadataView) describe(t *topic, from, below int32) kmsg.DescribeTopicPa
 		part.ISR = ids(s.ISR)
 		part.EligibleLeaderReplicas = ids(s.Eligible)
 		part.LastKnownELR = []int32{}
-		part.OfflineReplicas = offlineReplicas(m.x, t.Replicas[p], m.listener)
+		part.OfflineReplicas = m.offline(t, p)
 		out.Partitions = append(out.Partitions, part)
 	}
 	return out

@@ -12,7 +12,8 @@
 //	produce, fetch…                 the hot path, parsed by hand (broker/wire)
 //	one file per API                metadata, create_topics, list_offsets, …
 //	errors                          one table from our errors to Kafka's codes
-//	join, ready                     the start, and the end
+//	join, ready, drain              the start, and the end
+//	session, epochs                 one registration after the other, and its lease
 //	image, topics                   the picture of the cluster
 //	replicas, roles, lost, mend     the partitions that this broker hosts
 //	topic_admin, config_admin       what admin requests change, and the wait for it
@@ -67,11 +68,24 @@
 //	election          every leader epoch rises; replicas make ready to lead (T8)
 //	serving
 //
+// # A session
+//
+// A registration, and all that is led and decided under it, lives as long as the
+// session of the metadata store that holds it; the broker lives on (session.go).
+//
+//	session ends ─▶ nothing is led ─▶ registered in a new epoch ─▶ everything read
+//	     ▲                                                             │
+//	     └───── followed, lease renewed, stood for controller ◀── roles taken
+//
 // # Invariants that are kept here
 //
 //	B14  a topic is its id: logs, pointers and pictures never go by name alone
 //	R4   every write of an admin request checks this broker's own registration
 //	S5   a quarantined log is repaired where the archive has what is damaged
+//	Z1   what a new session reads replaces everything, but never what this broker
+//	     knows to be newer: then the store was rolled back, and the broker ends
+//	S7   a log that fails at run time is listed as given up, and damage is cut off
+//	     only when nobody counts on this replica any more
 //	S7   a log that is missing from the disk, or damaged where nobody else has it,
 //	     is not made anew or cut in silence: unclean.leader.election.enable=true
 //	     for the topic says that the loss is accepted

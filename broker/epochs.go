@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
+	"firn/replication/meta"
 	"firn/segment/vfs"
 )
 
@@ -19,6 +21,8 @@ type brokerEpochs struct {
 	Version  int   `json:"version"`
 	Last     int64 `json:"last"`
 	Intended int64 `json:"intended"`
+	// Controller is the highest controller epoch seen (Z1).
+	Controller int32 `json:"controller,omitempty"`
 }
 
 const (
@@ -81,3 +85,95 @@ func writeFile(fsys vfs.FS, name string, b []byte) error {
 	}
 	return errors.Join(err, f.Close())
 }
+
+// epochKeeper keeps what the data directory remembers of epochs.
+type epochKeeper struct {
+	fs  vfs.FS
+	dir string
+
+	mu struct {
+		sync.Mutex
+		read bool
+		now  brokerEpochs
+	}
+}
+
+// load is what the data directory remembers.
+func (k *epochKeeper) load() (brokerEpochs, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.loadLocked()
+}
+
+func (k *epochKeeper) loadLocked() (brokerEpochs, error) {
+	if !k.mu.read {
+		e, err := readEpochs(k.fs, k.dir)
+		if err != nil {
+			return e, err
+		}
+		k.mu.read, k.mu.now = true, e
+	}
+	return k.mu.now, nil
+}
+
+// change replaces what is remembered, durably.
+func (k *epochKeeper) change(f func(*brokerEpochs)) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e, err := k.loadLocked()
+	if err != nil {
+		return err
+	}
+	f(&e)
+	if e == k.mu.now {
+		return nil
+	}
+	if err := writeEpochs(k.fs, k.dir, e); err != nil {
+		return err
+	}
+	k.mu.now = e
+	return nil
+}
+
+// intend: a registration in this epoch is about to be tried.
+func (k *epochKeeper) intend(epoch int64) error {
+	return k.change(func(e *brokerEpochs) { e.Intended = epoch })
+}
+
+// registered: it has happened.
+func (k *epochKeeper) registered(epoch int64) error {
+	return k.change(func(e *brokerEpochs) { e.Last = epoch })
+}
+
+// controller: this controller epoch was seen.
+func (k *epochKeeper) controller(epoch int32) error {
+	return k.change(func(e *brokerEpochs) { e.Controller = max(e.Controller, epoch) })
+}
+
+// known says whether picture x, read in a new session, is of a metadata store
+// that has all that this broker has seen of it. If not, it was rolled back: what
+// it says of topics and leaders must not be obeyed, for newer records would be cut
+// off or deleted by it (Z1, B9).
+func (b *Broker) known(x *topicIndex) error {
+	e, err := b.epochs.load()
+	if err != nil {
+		return err
+	}
+	if x.controllerEpoch < e.Controller {
+		return fmt.Errorf("%w: the controller epoch is %d, this broker has seen %d. %s", meta.ErrRolledBack, x.controllerEpoch, e.Controller, rolledBackAdvice)
+	}
+	for _, r := range b.replicas.list() {
+		t := x.byID[r.key.topic]
+		if t == nil || int(r.key.index) >= len(t.states) || t.states[r.key.index].Version == meta.Missing {
+			continue
+		}
+		if _, seen, _ := r.part.Leader(); t.states[r.key.index].LeaderEpoch < seen {
+			return fmt.Errorf("%w: the leader epoch of %s is %d, this broker's log has %d. %s",
+				meta.ErrRolledBack, r.name, t.states[r.key.index].LeaderEpoch, seen, rolledBackAdvice)
+		}
+	}
+	return nil
+}
+
+const rolledBackAdvice = "An older copy of the metadata was put in place: this broker leads nothing, deletes nothing and ends. " +
+	"Put the newest metadata back, or restore the cluster from its archive (firn archive restore)"

@@ -28,6 +28,8 @@ type image struct {
 	replicas *replicas
 	log      *slog.Logger
 	publish  func(*topicIndex)
+	// known refuses a picture that is older than what this broker has seen.
+	known func(*topicIndex) error
 	// joined: this broker is registered; unlist takes off its list what it has
 	// given up no longer.
 	joined func() bool
@@ -48,15 +50,37 @@ func (m *image) read(ctx context.Context) (err error) {
 	return err
 }
 
+// readAll reads everything, in a new session, and has each replica take on what
+// it is to be.
+func (m *image) readAll(ctx context.Context) error {
+	if err := m.read(ctx); err != nil {
+		return err
+	}
+	x := m.draw()
+	if err := m.known(x); err != nil {
+		return err
+	}
+	if err := m.replicas.apply(ctx, m.now, x, true); err != nil {
+		return err
+	}
+	m.now = x
+	m.publish(x)
+	return nil
+}
+
 // run follows the changes until ctx ends.
-func (m *image) run(ctx context.Context) error {
+func (m *image) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := m.next(ctx); err != nil && ctx.Err() == nil {
+		err := m.next(ctx)
+		if errors.Is(err, meta.ErrClosed) { // the session has ended, and so will ctx
+			sleep(ctx, time.Second)
+			continue
+		}
+		if err != nil && ctx.Err() == nil {
 			m.log.Warn("following the cluster's metadata; will retry", "err", err)
 			sleep(ctx, time.Second)
 		}
 	}
-	return nil
 }
 
 // next waits for notes and shows a picture that holds them. After an error the
@@ -87,7 +111,7 @@ func (m *image) next(ctx context.Context) error {
 // show draws what is known, brings this broker's replicas up to it, and publishes.
 func (m *image) show(ctx context.Context) error {
 	x := m.draw()
-	if err := m.replicas.apply(ctx, m.now, x); err != nil {
+	if err := m.replicas.apply(ctx, m.now, x, false); err != nil {
 		return err
 	}
 	m.now = x
@@ -102,11 +126,13 @@ func (m *image) show(ctx context.Context) error {
 // the last picture's.
 func (m *image) draw() *topicIndex {
 	x := &topicIndex{
-		byName:     make(map[string]*topic, len(m.meta.Topics)),
-		byID:       make(map[meta.TopicID]*topic, len(m.meta.Topics)),
-		deleting:   map[string]bool{},
-		controller: m.meta.Controller.ID,
-		brokers:    slices.SortedFunc(maps.Values(m.meta.Brokers), func(a, b meta.Broker) int { return int(a.ID) - int(b.ID) }),
+		byName:          make(map[string]*topic, len(m.meta.Topics)),
+		byID:            make(map[meta.TopicID]*topic, len(m.meta.Topics)),
+		deleting:        map[string]bool{},
+		controller:      m.meta.Controller.ID,
+		offline:         m.meta.Offline,
+		controllerEpoch: m.meta.ControllerEpoch,
+		brokers:         slices.SortedFunc(maps.Values(m.meta.Brokers), func(a, b meta.Broker) int { return int(a.ID) - int(b.ID) }),
 	}
 	m.drawSettings(x)
 	for name, from := range m.meta.Topics {

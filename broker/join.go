@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"firn/replication"
 	"firn/replication/meta"
 	"firn/segment"
 )
@@ -56,7 +57,10 @@ func (b *Broker) join(ctx context.Context) error {
 	if err := b.strays(ctx); err != nil {
 		return err
 	}
-	if err := b.register(ctx); err != nil {
+	if err := b.known(b.topics.Load()); err != nil {
+		return err
+	}
+	if err := b.register(ctx, true); err != nil {
 		return err
 	}
 	return b.unlist(ctx)
@@ -147,13 +151,13 @@ func (b *Broker) strays(ctx context.Context) error {
 	return b.replicas.dir.Delete(doomed...)
 }
 
-// register makes this broker known, in a new broker epoch.
-func (b *Broker) register(ctx context.Context) error {
-	epochs, err := readEpochs(b.cfg.FS, b.cfg.LogDir)
+// register makes this broker known, in a new broker epoch, and takes its lease.
+// started: it has just started, so that the mark of its last stop counts.
+func (b *Broker) register(ctx context.Context, started bool) error {
+	epochs, err := b.epochs.load()
 	if err != nil {
 		return err
 	}
-	mark, clean := b.replicas.dir.Clean()
 	in := meta.Incarnation{
 		Broker: meta.Broker{
 			ID:        b.cfg.NodeID,
@@ -165,31 +169,52 @@ func (b *Broker) register(ctx context.Context) error {
 		LastEpoch:     epochs.Last,
 		IntendedEpoch: epochs.Intended,
 		Lost:          b.replicas.givenUp(b.topics.Load()),
-		Intend: func(epoch int64) error {
-			epochs.Intended = epoch
-			return writeEpochs(b.cfg.FS, b.cfg.LogDir, epochs)
-		},
+		Intend:        b.epochs.intend,
 	}
-	if clean {
+	if mark, clean := b.replicas.dir.Clean(); clean && started {
 		in.CleanNonce = mark.Nonce
 	}
-	r, err := meta.Register(ctx, b.cfg.Meta, in)
+	// Before the registration: a session that ends meanwhile is not missed.
+	_, lost := b.cfg.Meta.Session()
+	r, err := b.admit(ctx, in)
 	if err != nil {
 		return err
 	}
-	epochs.Last = r.Epoch
-	if err := writeEpochs(b.cfg.FS, b.cfg.LogDir, epochs); err != nil {
+	if err := b.epochs.registered(r.Epoch); err != nil {
 		return err
 	}
-	b.registration.Store(&r)
+	b.member.Store(&membership{Registration: r, lost: lost})
+	b.hasJoined.Store(true)
 	b.log.Info("registered", "broker", r.ID, "broker_epoch", r.Epoch)
+	if err := b.renew(ctx, r, replication.LeaseTimes(b.sessionTimeout())); err != nil {
+		b.log.Warn("no lease yet", "err", err)
+	}
 	return nil
 }
+
+// admit registers. Where another storage is registered under our id, that may be
+// a broker that has just died: it is waited for as long as its session can last (B1).
+func (b *Broker) admit(ctx context.Context, in meta.Incarnation) (meta.Registration, error) {
+	last := time.Now().Add(b.sessionTimeout() + longestTick)
+	for {
+		r, err := meta.Register(ctx, b.cfg.Meta, in)
+		if !errors.Is(err, meta.ErrDuplicateBroker) || b.lease == nil || time.Now().After(last) {
+			return r, err
+		}
+		b.log.Warn("another broker is registered under this broker's id; waiting for the end of its session", "err", err)
+		if !sleep(ctx, time.Second) {
+			return r, err
+		}
+	}
+}
+
+// longestTick is how much later than its time a session may end.
+const longestTick = 2 * time.Second
 
 // self is this broker in its current registration; an epoch that no state names
 // before it has one.
 func (b *Broker) self() meta.Member {
-	if r := b.registration.Load(); r != nil {
+	if r := b.registration(); r != nil {
 		return r.Member()
 	}
 	return meta.Member{ID: b.cfg.NodeID, Epoch: 0}
@@ -197,7 +222,7 @@ func (b *Broker) self() meta.Member {
 
 // fence is the check that this broker is still registered as it believes to be.
 func (b *Broker) fence() []meta.Op {
-	if r := b.registration.Load(); r != nil {
+	if r := b.registration(); r != nil {
 		return r.Fence()
 	}
 	return []meta.Op{{Kind: meta.Check, Path: meta.RegistrationPath(b.cfg.NodeID), Version: meta.Missing}} // matches nothing
@@ -223,7 +248,7 @@ func (b *Broker) leave(ctx context.Context) error {
 			b.log.Warn("closing the cache of the archive", "err", err)
 		}
 	}
-	r := b.registration.Load()
+	r := b.registration()
 	if r == nil {
 		return b.replicas.dir.Close(segment.CleanMark{})
 	}
@@ -234,5 +259,8 @@ func (b *Broker) leave(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, shutDownWait)
 	defer cancel()
-	return meta.ShutDown(*r, nonce).Commit(ctx, b.cfg.Meta)
+	if err := meta.ShutDown(*r, nonce).Commit(ctx, b.cfg.Meta); err != nil {
+		b.log.Warn("the metadata store doesn't take the mark of this clean shutdown; the next start goes by the epochs recorded here", "err", err)
+	}
+	return nil
 }

@@ -12,7 +12,8 @@ import (
 // lostLogs are the partitions whose logs are missing from the disk, though this
 // broker was counted for what they held (S7). Such a partition is listed as given
 // up and isn't made anew: what was acknowledged would be gone without a word.
-// It waits until the log is put back, or until somebody accepts the loss by
+// It waits until the log is put back, until nobody counts on it any more and it can
+// begin anew as a follower, or until somebody accepts the loss by
 // unclean.leader.election.enable=true.
 type lostLogs struct {
 	mu       sync.Mutex
@@ -59,7 +60,8 @@ func (l *lostLogs) takeAccepted() bool {
 
 // openLost says whether a partition whose log is lost may be opened all the same.
 func (rs *replicas) openLost(t *topic, name segment.TopicPartition) bool {
-	if !t.settings.UncleanLeaderElection {
+	spare := t.dispensable(name.Partition, rs.node)
+	if !spare && !t.settings.UncleanLeaderElection {
 		rs.log.Error("the log of a partition is missing: the partition is out of service. Put its directory back and restart the broker, "+
 			"or accept that what isn't archived is lost by setting unclean.leader.election.enable=true for the topic",
 			"topic", name.Topic, "partition", name.Partition)
@@ -71,7 +73,11 @@ func (rs *replicas) openLost(t *topic, name segment.TopicPartition) bool {
 		return false
 	}
 	rs.lost.accept(name)
-	rs.log.Warn("the log of a partition is missing and begins anew, as unclean.leader.election.enable allows", "topic", name.Topic, "partition", name.Partition)
+	why := "as unclean.leader.election.enable allows"
+	if spare {
+		why = "for others have what it held"
+	}
+	rs.log.Warn("the log of a partition is missing and begins anew, "+why, "topic", name.Topic, "partition", name.Partition)
 	return true
 }
 
@@ -93,24 +99,68 @@ func (rs *replicas) givenUp(x *topicIndex) []meta.Lost {
 	return out
 }
 
-// unlist takes off this broker's list what it has given up no longer.
-func (b *Broker) unlist(ctx context.Context) error {
-	o, err := meta.LoadOffline(ctx, b.cfg.Meta, b.cfg.NodeID)
-	if err != nil {
-		return err
-	}
-	still := b.replicas.givenUp(b.topics.Load())
-	var back []meta.Lost
-	for id, ps := range o.Partitions {
-		for _, p := range ps {
-			if l := (meta.Lost{Topic: id, Partition: p}); !slices.Contains(still, l) {
-				back = append(back, l)
-			}
-		}
-	}
-	if len(back) == 0 {
+// relist brings this broker's list up to what its disks hold at run time: a log
+// that has failed (S4) or was found damaged (S5) is listed before anything else is
+// done about it (S7), so that somebody else leads. A partition that has no other
+// replica isn't: that would help nobody.
+func (b *Broker) relist(ctx context.Context, x *topicIndex) error {
+	if b.alone() || b.registration() == nil {
 		return nil
 	}
-	o.Remove(back...)
-	return b.commit(ctx, meta.SetOffline(o))
+	listed := x.offline[b.cfg.NodeID]
+	var lost []meta.Lost
+	for _, l := range b.replicas.givenUp(x) {
+		if t := x.byID[l.Topic]; len(t.Replicas[l.Partition]) > 1 && !listed.Lists(l.Topic, l.Partition) {
+			lost = append(lost, l)
+		}
+	}
+	if len(lost) > 0 {
+		b.log.Error("logs are out of service here, and given up to the other replicas", "partitions", len(lost))
+		return b.listOffline(ctx, func(o *meta.Offline) bool { o.Add(lost...); return true })
+	}
+	if len(listed.Partitions) > 0 {
+		return b.unlist(ctx)
+	}
+	return nil
+}
+
+// unlist takes off this broker's list what it has given up no longer.
+func (b *Broker) unlist(ctx context.Context) error {
+	x := b.topics.Load()
+	still := b.replicas.givenUp(x)
+	return b.listOffline(ctx, func(o *meta.Offline) bool {
+		var back []meta.Lost
+		for id, ps := range o.Partitions {
+			for _, p := range ps {
+				if l := (meta.Lost{Topic: id, Partition: p}); !slices.Contains(still, l) && b.replicas.regained(x, l) {
+					back = append(back, l)
+				}
+			}
+		}
+		o.Remove(back...)
+		return len(back) > 0
+	})
+}
+
+// regained: a replica that was given up can be counted on again. One that others
+// replicate must first have caught up with its leader, and not be named by the
+// state from the time before: until then it mustn't be elected, however unclean.
+func (rs *replicas) regained(x *topicIndex, l meta.Lost) bool {
+	t := x.byID[l.Topic]
+	if !t.has(l.Partition) || !slices.Contains(t.Replicas[l.Partition], rs.node) || len(t.Replicas[l.Partition]) == 1 {
+		return true
+	}
+	if t.settings.UncleanLeaderElection && t.states[l.Partition].Leader == meta.NoLeader {
+		return true // the loss is accepted, and nobody else is there
+	}
+	r, s := rs.get(l.Topic, l.Partition), &t.states[l.Partition]
+	if r == nil {
+		return false
+	}
+	if slices.Contains(s.ISR, rs.self()) && s.Rev > x.offline[rs.node].Rev {
+		return true // its leader took it in though it was listed
+	}
+	_, epoch, _ := r.part.Leader()
+	o := r.local.Offsets()
+	return t.dispensable(l.Partition, rs.node) && epoch == s.LeaderEpoch && o.End >= o.HighWatermark
 }

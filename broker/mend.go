@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"firn/replication/meta"
@@ -36,12 +37,15 @@ const advice = "put the damaged files back and restart the broker, or accept tha
 func (b *Broker) mend(ctx context.Context) {
 	for sleep(ctx, mendEvery) {
 		x := b.topics.Load()
+		if err := b.relist(ctx, x); err != nil && ctx.Err() == nil {
+			b.log.Warn("listing what is given up here; will retry", "err", err)
+		}
 		for _, r := range b.replicas.list() {
 			if !errors.Is(r.local.Err(), segment.ErrQuarantined) || x.byID[r.key.topic] == nil {
 				continue
 			}
 			t := x.byID[r.key.topic]
-			if !b.replicas.mend(ctx, r, acceptsLoss(t, r.key.index)) {
+			if !b.replicas.mend(ctx, r, b.mayLose(x, t, r.key.index)) {
 				continue
 			}
 			if err := b.unlist(ctx); err != nil && ctx.Err() == nil {
@@ -53,6 +57,25 @@ func (b *Broker) mend(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// mayLose: what is damaged here may be cut off. Only this broker had it, and its
+// loss is accepted; or nobody counts on this replica any more, and another leads (S7).
+func (b *Broker) mayLose(x *topicIndex, t *topic, p int32) bool {
+	return acceptsLoss(t, p) || x.offline[b.cfg.NodeID].Lists(t.ID, p) && t.dispensable(p, b.cfg.NodeID)
+}
+
+// dispensable: another broker leads partition p, and neither its ISR nor the
+// eligible name this one.
+func (t *topic) dispensable(p, id int32) bool {
+	s := &t.states[p]
+	return s.Leader != meta.NoLeader && s.Leader.ID != id && !t.names(p, id)
+}
+
+// names: the broker is in partition p's ISR, or eligible.
+func (t *topic) names(p, id int32) bool {
+	is := func(m meta.Member) bool { return m.ID == id }
+	return slices.ContainsFunc(t.states[p].ISR, is) || slices.ContainsFunc(t.states[p].Eligible, is)
 }
 
 // acceptsLoss: what only this broker had may be given up.

@@ -95,7 +95,7 @@ func (b *Broker) autoCreate(ctx context.Context, x *topicIndex, r *request, req 
 		switch {
 		case t.Topic == nil || x.byName[*t.Topic] != nil || checkTopicName(*t.Topic) != "":
 		case *t.Topic == offsetsTopic: // with its own configs, whoever asks first
-			missing = append(missing, offsetsTopicPlan(x))
+			missing = append(missing, b.offsetsTopicPlan(x))
 		case isInternal(*t.Topic): // there are no transactions yet
 		default:
 			missing = append(missing, newTopic{name: *t.Topic, partitions: -1, replication: -1})
@@ -178,7 +178,7 @@ func (m metadataView) partition(t *topic, p int32) kmsg.MetadataResponseTopicPar
 	out.LeaderEpoch = s.LeaderEpoch
 	out.Replicas = t.Replicas[p]
 	out.ISR = ids(s.ISR)
-	out.OfflineReplicas = offlineReplicas(m.x, t.Replicas[p], m.listener)
+	out.OfflineReplicas = m.offline(t, p)
 	out.Leader, out.ErrorCode = m.leader(s.Leader.ID)
 	if m.version == 0 { // the one version that has errors for replicas that are away
 		out.Replicas = m.reachable(out.Replicas)
@@ -215,11 +215,12 @@ func (m metadataView) reachable(ids []int32) []int32 {
 	return out
 }
 
-// offlineReplicas are those that clients of listener can't reach.
-func offlineReplicas(x *topicIndex, replicas []int32, listener string) []int32 {
+// offline are the replicas that clients of this listener can't reach, and those
+// that their brokers have given up.
+func (m metadataView) offline(t *topic, p int32) []int32 {
 	out := []int32{}
-	for _, id := range replicas {
-		if endpoint(x.broker(id), listener) == nil {
+	for _, id := range t.Replicas[p] {
+		if endpoint(m.x.broker(id), m.listener) == nil || m.x.offline[id].Lists(t.ID, p) {
 			out = append(out, id)
 		}
 	}

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"firn/broker/config"
+	"firn/replication/meta"
 	"firn/segment/vfs"
 	"firn/tiering/objstore"
 	"firn/zkmeta/solo"
@@ -26,11 +28,19 @@ type node struct {
 	*Broker
 	t   testing.TB
 	dir string
+	// id is the broker's; 0 means 1.
+	id  int32
 	set map[string]string
 	reg *prometheus.Registry
 	// archive is nil for a broker without one.
 	archive objstore.Store
-	stop    func()
+	// member is the cluster that the broker is of; nil: it is alone.
+	member *cluster
+	// running: it has started, and not been stopped. crashed: the next stop may fail.
+	running, crashed bool
+	// ended gets what Run returns; who takes it puts it back.
+	ended chan error
+	stop  func()
 }
 
 // startNode starts broker 1 on dir, with settings as key=value.
@@ -62,10 +72,7 @@ func (n *node) start() {
 // tryStart starts the broker with an archive, nil for none, unless it refuses.
 func (n *node) tryStart(archive objstore.Store) error {
 	n.t.Helper()
-	store, err := solo.Open(filepath.Join(n.dir, "meta.db"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	store := n.openStore()
 	conf, _, err := config.NewBroker(config.NewRegistry(), config.Static{Set: n.set})
 	if err != nil {
 		n.t.Fatal(err)
@@ -76,15 +83,15 @@ func (n *node) tryStart(archive objstore.Store) error {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	b, err := New(Config{
-		NodeID:    1,
+		NodeID:    max(n.id, 1),
 		Settings:  conf,
 		LogDir:    filepath.Join(n.dir, "logs"),
 		Meta:      store,
 		Archive:   archive,
 		CacheDir:  filepath.Join(n.dir, "cache"),
 		FS:        vfs.OS(),
-		Listeners: []Listener{{Name: "PLAINTEXT", Host: "127.0.0.1"}},
-		Log:       log,
+		Listeners: n.listeners(),
+		Log:       log.With("node", max(n.id, 1)),
 		Metrics:   n.reg,
 	})
 	if err != nil {
@@ -93,6 +100,7 @@ func (n *node) tryStart(archive objstore.Store) error {
 	n.Broker = b
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
+	n.ended = done
 	go func() { done <- b.Run(ctx) }()
 	end := func() error {
 		cancel()
@@ -112,13 +120,42 @@ func (n *node) tryStart(archive objstore.Store) error {
 			return errors.Join(errors.New("not ready after 20 s"), end())
 		}
 	}
+	n.running = true
 	n.stop = func() {
-		n.stop = func() {}
-		if err := end(); err != nil {
+		n.stop, n.running = func() {}, false
+		if err := end(); err != nil && !n.crashed {
 			n.t.Errorf("Run: %v", err)
 		}
+		n.crashed = false
 	}
 	return nil
+}
+
+// openStore opens the broker's metadata: its own file, or its session of the cluster's.
+func (n *node) openStore() closingStore {
+	n.t.Helper()
+	if n.member != nil {
+		return n.member.open(n.id)
+	}
+	store, err := solo.Open(filepath.Join(n.dir, "meta.db"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return store
+}
+
+type closingStore interface {
+	meta.Store
+	io.Closer
+}
+
+// listeners are for clients, and in a cluster for brokers besides.
+func (n *node) listeners() []Listener {
+	ls := []Listener{{Name: "PLAINTEXT", Host: "127.0.0.1"}}
+	if n.member != nil {
+		ls = append(ls, Listener{Name: "INTERNAL", Host: "127.0.0.1"})
+	}
+	return ls
 }
 
 // dial connects to the broker's listener.
@@ -198,6 +235,28 @@ func (n *node) tryCreate(name string, partitions int32, factor int16, configs ..
 	req.Version, req.TimeoutMillis = 7, 10_000
 	topic := kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, factor
+	for _, c := range configs {
+		k, v, _ := strings.Cut(c, "=")
+		rc := kmsg.NewCreateTopicsRequestTopicConfig()
+		rc.Name, rc.Value = k, &v
+		topic.Configs = append(topic.Configs, rc)
+	}
+	req.Topics = append(req.Topics, topic)
+	return ask[*kmsg.CreateTopicsResponse](n, req).Topics[0]
+}
+
+// tryCreateOn makes a topic with replicas that the test has placed.
+func (n *node) tryCreateOn(name string, replicas [][]int32, configs ...string) kmsg.CreateTopicsResponseTopic {
+	n.t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Version, req.TimeoutMillis = 7, 10_000
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, -1, -1
+	for p, ids := range replicas {
+		a := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+		a.Partition, a.Replicas = int32(p), ids
+		topic.ReplicaAssignment = append(topic.ReplicaAssignment, a)
+	}
 	for _, c := range configs {
 		k, v, _ := strings.Cut(c, "=")
 		rc := kmsg.NewCreateTopicsRequestTopicConfig()

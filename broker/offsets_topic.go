@@ -12,25 +12,33 @@ import (
 // ensureOffsetsTopic returns __consumer_offsets, made on first use, as soon as
 // this broker serves it.
 func (b *Broker) ensureOffsetsTopic(ctx context.Context) (*topic, error) {
-	return b.ensureInternal(ctx, offsetsTopic, offsetsTopicPlan)
+	return b.ensureInternal(ctx, offsetsTopic, b.offsetsTopicPlan)
 }
 
-// offsetsTopicPlan is __consumer_offsets as the settings want it. With fewer
-// brokers than they ask replicas, it gets as many as there are: on a single broker
-// one, whatever the config says.
-func offsetsTopicPlan(x *topicIndex) newTopic {
+// offsetsTopicPlan is __consumer_offsets as the settings want it.
+func (b *Broker) offsetsTopicPlan(x *topicIndex) newTopic {
 	c := x.settings
 	return newTopic{
 		name:        offsetsTopic,
 		internal:    true,
 		partitions:  int32(c.Int("offsets.topic.num.partitions")),
-		replication: min(int16(c.Int("offsets.topic.replication.factor")), int16(len(x.brokers))),
+		replication: b.internalFactor(x, "offsets.topic.replication.factor"),
 		configs: map[string]string{
 			"cleanup.policy":   "compact",
 			"compression.type": "producer",
 			"segment.bytes":    strconv.FormatInt(c.Int("offsets.topic.segment.bytes"), 10),
 		},
 	}
+}
+
+// internalFactor is how many replicas an internal topic gets. In a cluster it is
+// what the settings say: as long as fewer brokers are there the topic isn't made,
+// for it would keep that number. A broker that is alone by its metadata gets one.
+func (b *Broker) internalFactor(x *topicIndex, key string) int16 {
+	if b.alone() {
+		return 1
+	}
+	return int16(x.settings.Int(key))
 }
 
 // internalTopicWait is how long one request waits for an internal topic that it

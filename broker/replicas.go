@@ -32,6 +32,8 @@ type replicas struct {
 	archive *tiering.Archive
 	// self is this broker in its current registration.
 	self func() meta.Member
+	// lease is the broker's; nil if it needs none.
+	lease *replication.Lease
 	// topicInfo is what the archive is to know of a topic.
 	topicInfo func(tiering.TopicID) tiering.TopicInfo
 	// changed is raised when a replica has taken a new role.
@@ -110,7 +112,9 @@ func (rs *replicas) list() []*replica {
 
 // apply brings the replicas from picture old to next, and enters them there.
 // Topics that are gone go first: one of them may have left its name to another.
-func (rs *replicas) apply(ctx context.Context, old, next *topicIndex) error {
+// anew has every replica take on its state, though it be the one that it had: this
+// broker's registration is another.
+func (rs *replicas) apply(ctx context.Context, old, next *topicIndex, anew bool) error {
 	var gone []*topic
 	for id, t := range old.byID {
 		if next.byID[id] == nil {
@@ -132,7 +136,7 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex) error {
 	var moving sync.WaitGroup
 	for id, t := range next.byID {
 		before := old.byID[id]
-		if before == t {
+		if before == t && !anew {
 			continue
 		}
 		for p := range t.Replicas {
@@ -140,7 +144,7 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex) error {
 				continue
 			}
 			g.Go(func() error {
-				rs.bring(next, before, t, int32(p), &moving)
+				rs.bring(next, before, t, int32(p), anew, &moving)
 				return nil
 			})
 		}
@@ -151,7 +155,7 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex) error {
 }
 
 // bring makes one replica what picture next says, and enters it there.
-func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, moving *sync.WaitGroup) {
+func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, anew bool, moving *sync.WaitGroup) {
 	r := rs.get(t.ID, p)
 	if r == nil {
 		if name := (segment.TopicPartition{Topic: t.Name, Partition: p}); rs.lost.has(name) && !rs.openLost(t, name) {
@@ -170,7 +174,7 @@ func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, moving *s
 		}
 	}
 	t.parts[p] = r.part
-	if t.states[p].LeaderEpoch >= 0 && (before == nil || int(p) >= len(before.states) || before.states[p].Version != t.states[p].Version) {
+	if t.states[p].LeaderEpoch >= 0 && (anew || before == nil || int(p) >= len(before.states) || before.states[p].Version != t.states[p].Version) {
 		moving.Add(1)
 		rs.become(r, t.states[p], moving.Done)
 	}
@@ -194,7 +198,7 @@ func (r *replica) configure(x *topicIndex, t *topic) (changed bool) {
 }
 
 func rulesOf(t *topic, p int32) isr.Rules {
-	return isr.Rules{MinInsync: t.settings.MinInsyncReplicas, Replicas: len(t.Replicas[p])}
+	return isr.Rules{MinInsync: t.settings.MinInsyncReplicas, Replicas: len(t.Replicas[p]), Unclean: t.settings.UncleanLeaderElection}
 }
 
 // open opens or creates a replica's log.
@@ -216,7 +220,7 @@ func (rs *replicas) open(x *topicIndex, t *topic, p int32) (*replica, error) {
 		}
 		log = r.tiered
 	}
-	r.part = replication.New(replication.Config{Topic: t.Name, TopicID: t.ID, Index: p, Log: log, Rules: r.rules})
+	r.part = replication.New(replication.Config{Topic: t.Name, TopicID: t.ID, Index: p, Log: log, Rules: r.rules, Lease: rs.lease})
 	if errors.Is(r.local.Err(), segment.ErrQuarantined) {
 		rs.mend(rs.ctx, r, acceptsLoss(t, p)) // before anybody is told that it is given up
 	}

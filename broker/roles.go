@@ -54,7 +54,7 @@ func (rs *replicas) step(r *replica) bool {
 	r.mu.failed = err != nil
 	r.mu.Unlock()
 	rs.changed.raise()
-	if err == nil || errors.Is(err, replication.ErrFencedEpoch) {
+	if err == nil || errors.Is(err, replication.ErrFencedEpoch) || errors.Is(err, replication.ErrNotLeader) { // fenced; or stopped for good
 		r.mu.Lock()
 		if r.mu.want == want {
 			r.mu.want = nil
@@ -80,6 +80,23 @@ func (rs *replicas) step(r *replica) bool {
 	rs.log.Warn("partition can't take its role yet; will retry", "topic", r.name.Topic, "partition", r.name.Partition, "epoch", want.LeaderEpoch, "err", err)
 	sleep(ctx, roleRetry)
 	return true
+}
+
+// resignAll has every replica that leads, or is about to, lead no more: the
+// registration under which it did has ended (R6).
+func (rs *replicas) resignAll() {
+	for _, r := range rs.list() {
+		_, epoch, here := r.part.Leader()
+		r.mu.Lock()
+		if r.mu.want != nil {
+			epoch = max(epoch, r.mu.want.LeaderEpoch)
+		}
+		busy := r.mu.busy
+		r.mu.Unlock()
+		if here || busy {
+			rs.become(r, meta.PartitionState{Leader: meta.NoLeader, LeaderEpoch: epoch}, func() {})
+		}
+	}
 }
 
 // stuck: it has failed to take its role, and will try again.

@@ -9,7 +9,7 @@ import (
 )
 
 // joined: this broker has registered, so that what join sets up is there.
-func (b *Broker) joined() bool { return b.registration.Load() != nil }
+func (b *Broker) joined() bool { return b.hasJoined.Load() }
 
 // ClusterID is the cluster's id; "" before this broker has joined it.
 func (b *Broker) ClusterID() string {

@@ -53,6 +53,8 @@ type clusterMetrics struct {
 	cluster map[string]*prometheus.Desc
 }
 
+const uncleanElections = "kafka_controller_controllerstats_uncleanleaderelections_total"
+
 func newClusterMetrics(b *Broker) *clusterMetrics {
 	m := &clusterMetrics{b: b, topic: map[string]*prometheus.Desc{}, part: map[string]*prometheus.Desc{}, cluster: map[string]*prometheus.Desc{}}
 	describe := func(to map[string]*prometheus.Desc, labels []string, rows ...string) {
@@ -98,6 +100,7 @@ func newClusterMetrics(b *Broker) *clusterMetrics {
 		"kafka_controller_kafkacontroller_globalpartitioncount", "Partitions, on the controller.",
 		"kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader, on the controller.",
 		"kafka_controller_kafkacontroller_preferredreplicaimbalancecount", "Partitions not led by their first replica, on the controller.",
+		uncleanElections, "Leaders that this broker, as controller, has elected though they may lack committed records.",
 	)
 	return m
 }
@@ -130,6 +133,10 @@ func (m *clusterMetrics) Collect(c chan<- prometheus.Metric) {
 		}
 	}
 	for name, d := range m.cluster {
+		if name == uncleanElections {
+			c <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(m.b.unclean.Load()))
+			continue
+		}
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, counts[name])
 	}
 }

@@ -21,6 +21,10 @@ type topicIndex struct {
 	brokers []meta.Broker
 	// controller is the id of the broker that is controller, -1 for none.
 	controller int32
+	// controllerEpoch is that of the last controller.
+	controllerEpoch int32
+	// offline is what brokers give up, by id.
+	offline map[int32]meta.Offline
 	// settings is this broker's configuration, dynamic values included; dynamic
 	// is those values by entity, as they stand in the store.
 	settings *config.Broker

@@ -30,7 +30,7 @@ type Appended struct {
 func (p *Partition) Append(b []byte, o AppendOptions) (Appended, error) {
 	p.appending.Lock()
 	r := p.role.Load()
-	if !r.leading || o.Epoch != AnyEpoch && o.Epoch != r.epoch {
+	if !r.leading || o.Epoch != AnyEpoch && o.Epoch != r.epoch || !p.takes(r, o.All) {
 		p.appending.Unlock()
 		return Appended{}, ErrNotLeader
 	}
@@ -50,6 +50,13 @@ func (p *Partition) Append(b []byte, o AppendOptions) (Appended, error) {
 	p.appending.Unlock()
 	p.wake()
 	return Appended{a, r.epoch}, nil
+}
+
+// takes: what is appended now, or acknowledged, can't be lost for want of a lease.
+// For acks=all that is the other members' to see to: where there are some, a rival
+// has at least one of them, which follows us no more.
+func (p *Partition) takes(r *role, all bool) bool {
+	return p.lease == nil || all && !r.alone || p.surely()
 }
 
 // advanceLocked tells the tracker what the log counts and moves the high
@@ -100,6 +107,8 @@ func (p *Partition) Acked(a Appended) (bool, error) {
 		return false, ErrNotLeader
 	case !p.Committed(a.Last):
 		return false, p.log.Err()
+	case !p.takes(r, true):
+		return false, ErrNotLeader
 	case !r.enough:
 		return false, ErrNotEnoughReplicasAfterAppend
 	}
@@ -115,6 +124,8 @@ func (p *Partition) Counted(a Appended) (bool, error) {
 		return false, ErrNotLeader
 	case p.log.Offsets().Counted <= a.Last:
 		return false, p.log.Err()
+	case !p.takes(r, false):
+		return false, ErrNotLeader
 	}
 	return true, nil
 }
@@ -122,7 +133,7 @@ func (p *Partition) Counted(a Appended) (bool, error) {
 // SetLogStart moves the log start up, durably, if this replica answers v: what
 // DeleteRecords and retention do. Fetches that wait below it are woken.
 func (p *Partition) SetLogStart(ctx context.Context, offset int64, v View) error {
-	if err := p.role.Load().check(v); err != nil {
+	if _, err := p.check(v); err != nil {
 		return err
 	}
 	if err := p.log.SetLogStart(ctx, offset); err != nil {

@@ -104,8 +104,9 @@ func leading(t *isr.Tracker, start int64) *role {
 func (p *Partition) setRole(r *role, t *isr.Tracker) {
 	p.appending.Lock()
 	p.mu.Lock()
-	p.mu.tracker = t
+	p.mu.tracker, p.mu.proofs = t, p.mu.proofs[:0]
 	p.role.Store(r)
+	p.vouchLocked()
 	if t != nil {
 		p.log.SetHighWatermark(t.HighWatermark())
 	}
@@ -146,6 +147,7 @@ func (p *Partition) update(change func(*isr.Tracker)) {
 	if t := p.mu.tracker; t != nil {
 		change(t)
 		p.role.Store(leading(t, p.role.Load().start))
+		p.vouchLocked()
 		p.log.SetHighWatermark(t.HighWatermark())
 	}
 	p.mu.Unlock()

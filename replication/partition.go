@@ -19,6 +19,8 @@ type Config struct {
 	Log Log
 	// Rules are min.insync.replicas and the number of replicas; see SetRules.
 	Rules isr.Rules
+	// Lease is the broker's; nil where nobody can be elected in its place.
+	Lease *Lease
 }
 
 // Partition is this broker's replica of a partition. All methods may be called
@@ -38,8 +40,12 @@ type Partition struct {
 	topicID meta.TopicID
 	index   int32
 	log     Log
+	lease   *Lease
 
 	role atomic.Pointer[role]
+	// vouched is until when the other members vouch for this leadership, by the
+	// lease's clock.
+	vouched atomic.Int64
 
 	becoming  chan struct{} // a lock that hears a ctx
 	stopped   bool          // by becoming
@@ -48,6 +54,8 @@ type Partition struct {
 		sync.Mutex
 		rules   isr.Rules
 		tracker *isr.Tracker // nil while not leading
+		proofs  []proof      // of this leadership, at most one per broker
+		others  []meta.Member
 	}
 	waiting waitList
 }
@@ -74,6 +82,7 @@ func New(c Config) *Partition {
 		topicID:  c.TopicID,
 		index:    c.Index,
 		log:      c.Log,
+		lease:    c.Lease,
 		becoming: make(chan struct{}, 1),
 	}
 	p.mu.rules = c.Rules
@@ -124,9 +133,22 @@ func (r *role) check(v View) error {
 	return nil
 }
 
+// check says whether this replica answers a caller with view v now, and in which
+// role.
+func (p *Partition) check(v View) (*role, error) {
+	r := p.role.Load()
+	if err := r.check(v); err != nil {
+		return nil, err
+	}
+	if r.leading && !p.surely() {
+		return nil, ErrNotLeader
+	}
+	return r, nil
+}
+
 // Read reads as the log does, if this replica answers v.
 func (p *Partition) Read(r segment.ReadRequest, v View) (segment.ReadResult, error) {
-	if err := p.role.Load().check(v); err != nil {
+	if _, err := p.check(v); err != nil {
 		return segment.ReadResult{}, err
 	}
 	return p.log.Read(r)
@@ -134,7 +156,7 @@ func (p *Partition) Read(r segment.ReadRequest, v View) (segment.ReadResult, err
 
 // Lookup gives the log's lookups, if this replica answers v.
 func (p *Partition) Lookup(v View) (Lookup, error) {
-	if err := p.role.Load().check(v); err != nil {
+	if _, err := p.check(v); err != nil {
 		return nil, err
 	}
 	return p.log, nil
@@ -142,7 +164,7 @@ func (p *Partition) Lookup(v View) (Lookup, error) {
 
 // Offsets gives the log's offsets, if this replica answers v.
 func (p *Partition) Offsets(v View) (segment.Offsets, error) {
-	if err := p.role.Load().check(v); err != nil {
+	if _, err := p.check(v); err != nil {
 		return segment.Offsets{}, err
 	}
 	return p.log.Offsets(), nil
@@ -152,8 +174,8 @@ func (p *Partition) Offsets(v View) (segment.Offsets, error) {
 // has not reached its epoch's start answers ErrOffsetNotAvailable instead: it
 // would tell less than the last leader did (A10 in Kafka: KIP-207).
 func (p *Partition) Latest(v View, until segment.Until) (int64, error) {
-	r := p.role.Load()
-	if err := r.check(v); err != nil {
+	r, err := p.check(v)
+	if err != nil {
 		return 0, err
 	}
 	o := p.log.Offsets()

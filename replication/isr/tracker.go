@@ -12,6 +12,9 @@ type Rules struct {
 	MinInsync int
 	// Replicas is the number of replicas assigned. 0 means 1.
 	Replicas int
+	// Unclean: somebody who was not in sync may be elected. The tracker doesn't
+	// ask; the leader's lease does.
+	Unclean bool
 }
 
 // need is how many must be in sync for anything to be committed. A topic with
@@ -110,6 +113,19 @@ func (t *Tracker) State() meta.PartitionState { return t.state }
 func (t *Tracker) Alone() bool {
 	return len(t.state.ISR) == 1 && t.state.ISR[0] == t.state.Leader &&
 		len(t.joining) == 0 && len(t.state.Eligible) == 0 && t.Enough()
+}
+
+// Others appends to dst the members other than the leader that could be elected,
+// or are asked to be such: ISR ∪ joining ∪ eligible. One may come twice.
+func (t *Tracker) Others(dst []meta.Member) []meta.Member {
+	for _, set := range [3][]meta.Member{t.state.ISR, t.joining, t.state.Eligible} {
+		for _, m := range set {
+			if m.ID != t.state.Leader.ID {
+				dst = append(dst, m)
+			}
+		}
+	}
+	return dst
 }
 
 // InSync: m may join the ISR. It must have reached the high watermark and the

@@ -17,6 +17,7 @@
 //	/firn/topics/<topicId>                   is there while the topic is
 //	/firn/tier/<topicId>/<p>                 the archive's pointer (T3)
 //	/firn/offline/<id>                       what a broker gives up (S7)
+//	/firn/lease/<id>                         ephemeral: rewritten to keep a lease
 //	/firn/purge/<topicId>                    tombstone of a deleted topic's archive
 //	/firn/archive                            id of the archive, made once
 //

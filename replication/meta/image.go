@@ -18,9 +18,10 @@ type Image struct {
 	Registrations map[int32]Registration
 	// Offline is what brokers give up; only those that list something.
 	Offline map[int32]Offline
-	// Controller is NoLeader if there is none.
-	Controller Member
-	Topics     map[string]*TopicImage
+	// Controller is NoLeader if there is none; ControllerEpoch is that of the last.
+	Controller      Member
+	ControllerEpoch int32
+	Topics          map[string]*TopicImage
 	// BrokerConfigs by entity: an id, or "<default>".
 	BrokerConfigs map[string]Config
 }
@@ -142,6 +143,11 @@ func (img *Image) readBrokers(ctx context.Context, s Store) error {
 	if err != nil {
 		return err
 	}
+	epoch, _, err := loadControllerEpoch(ctx, s)
+	if err != nil {
+		return err
+	}
+	img.ControllerEpoch = epoch
 	img.Brokers, img.Registrations, img.Offline, img.Controller = brokers, regs, given, controller
 	return nil
 }

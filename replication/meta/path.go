@@ -24,6 +24,7 @@ const (
 	offline       = "/firn/offline"
 	purge         = "/firn/purge"
 	archiveID     = "/firn/archive"
+	leases        = "/firn/lease"
 )
 
 // roots are the nodes that everything else stands below, parents first.
@@ -31,7 +32,7 @@ var roots = [...]string{
 	"/brokers", brokerIDs, topics,
 	configs, configs + "/" + string(TopicConfig), configs + "/" + string(BrokerConfig),
 	"/cluster",
-	"/firn", registrations, topicIDs, tier, offline, purge,
+	"/firn", registrations, topicIDs, tier, offline, purge, leases,
 }
 
 func itoa(n int32) string { return strconv.FormatInt(int64(n), 10) }
@@ -44,6 +45,9 @@ func RegistrationPath(id int32) string { return registrations + "/" + itoa(id) }
 
 // OfflinePath is where a broker lists what it gives up (S7).
 func OfflinePath(id int32) string { return offline + "/" + itoa(id) }
+
+// LeasePath is what a broker writes to keep its lease.
+func LeasePath(id int32) string { return leases + "/" + itoa(id) }
 
 // TopicPath is the node of a topic.
 func TopicPath(name string) string { return topics + "/" + name }

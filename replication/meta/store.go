@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Store is a small tree of versioned nodes, as ZooKeeper has it: what a cluster
@@ -29,8 +30,18 @@ type Store interface {
 	// which may repeat the number of the one before.
 	Changes(ctx context.Context, after int64) ([]Note, error)
 	// Session identifies the session that holds this store's ephemeral nodes.
-	// lost is closed when it has ended: register again (Z1).
+	// lost is closed when it has ended: register again (Z1). A store may go on
+	// with another session; its calls are then of that one, those too that were
+	// begun before.
 	Session() (id int64, lost <-chan struct{})
+}
+
+// Expiring is a Store whose session ends, though the broker lives, when the
+// store has not heard of it for so long: a broker on such a store needs a lease.
+type Expiring interface {
+	Store
+	// SessionTimeout is how long, as granted; 0 while that isn't known.
+	SessionTimeout() time.Duration
 }
 
 const (

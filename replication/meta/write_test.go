@@ -100,7 +100,7 @@ func TestCommitAllSetsRefusedAside(t *testing.T) {
 		t.Errorf("%d commits, want 3", len(s.commits))
 	}
 	names, err := s.Children(t.Context(), "/firn")
-	if got := len(names) - 5; err != nil || got != 17 {
+	if got := len(names) - 6; err != nil || got != 17 {
 		t.Errorf("%d written, %v", got, err)
 	}
 }

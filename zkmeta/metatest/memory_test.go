@@ -15,3 +15,14 @@ func TestMemory(t *testing.T) {
 		}
 	})
 }
+
+func TestMemoryClient(t *testing.T) {
+	Run(t, func(*testing.T) Harness {
+		tree := meta.NewMemory()
+		c := tree.Client()
+		return Harness{
+			Begin: func() meta.Store { return c },
+			End:   func(meta.Store) { c.Expire() },
+		}
+	})
+}
