@@ -167,6 +167,7 @@ func TestRestoreOfAUnionInPages(t *testing.T) {
 	for i := range int64(2*PageEntries + 10) {
 		x := s
 		x.x.FileBase, x.x.End, x.x.Epochs = i*10, i*10+10, s.x.Epochs
+		x.x.Starts = []BatchStart{{Offset: i * 10}}
 		list = append(list, bt.upload(p, x, i*10, 1))
 	}
 	ref := bt.page(p, 1, list[:PageEntries])

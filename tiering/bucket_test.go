@@ -133,6 +133,7 @@ func (t *bucketTest) seal(p Partition, base, end int64, epoch, size int) testSeg
 	x.Topic, x.Partition = p.ID, p.Num
 	x.FileBase, x.End, x.BaseTime, x.MaxTime = base, end, found.BaseTime, found.MaxTime
 	x.Size, x.Records, x.LogCRC, x.Blocks = int64(len(s.log)), found.Records, found.CRC, found.Blocks
+	x.Units, x.Starts = found.Units, found.Starts
 	x.Producers = producerSnapshot(end)
 	x.Epochs = []segment.EpochStart{{Epoch: int32(epoch), Start: 0}}
 	if epoch > 1 {

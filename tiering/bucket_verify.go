@@ -221,6 +221,7 @@ func (v *verification) segment(ctx context.Context, p Partition, e *Entry) error
 	var found scanned
 	w := walker{s: &found}
 	err = v.b.readSegment(ctx, p, e, blocks, func(off int64, block []byte) error {
+		found.sum(block)
 		if err := w.feed(block); err != nil {
 			return fmt.Errorf("%w: at about %d of the file: %w", ErrCorrupt, off, err)
 		}
@@ -236,6 +237,9 @@ func (v *verification) segment(ctx context.Context, p Partition, e *Entry) error
 	}
 	if err != nil {
 		return problem(e.LogKey(p), err)
+	}
+	if x != nil && x.Units != nil && !(slices.Equal(x.Units, found.Units) && slices.Equal(x.Starts, found.Starts)) {
+		return problem(e.IndexKey(p), fmt.Errorf("%w: its checksums or starts of batches are not those of the segment", ErrCorrupt))
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func (c *coldReads) Read(s *source, r segment.ReadRequest, at segment.Offsets) (
 	if res.Records.Len() > 0 {
 		st.want = st.next
 	}
-	if err == nil && res.Records.Len() > 0 || res.Pending != nil {
+	if (err == nil && res.Records.Len() > 0 || res.Pending != nil) && !st.fresh && !st.moved {
 		st.readAhead(at.LocalStart)
 	}
 	return res, err

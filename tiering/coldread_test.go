@@ -420,9 +420,11 @@ func FuzzColdWalk(f *testing.F) {
 		}
 		defer mem.Delete(t.Context(), e.LogKey(testPart))
 		x := &Index{End: e.End, Size: e.Size}
+		var found scanned
 		for b := log; len(b) > 0; b = b[min(len(b), BlockSize):] {
-			x.Blocks = append(x.Blocks, Checksum(b[:min(len(b), BlockSize)]))
+			found.sum(b[:min(len(b), BlockSize)])
 		}
+		x.Blocks, x.Units = found.Blocks, found.Units
 		ix, err := newColdIndex(testPart, e, x)
 		if err != nil {
 			t.Fatal(err)
@@ -432,7 +434,7 @@ func FuzzColdWalk(f *testing.F) {
 		defer c.cfg.Cache.Forget(&ix.Object)
 		st.cs.At(&ix.Object, 0, 3)
 		for {
-			w := coldWindow{cs: st.cs, ix: ix, first: int(st.pos / BlockSize)}
+			w := coldWindow{cs: st.cs, ix: ix, first: int(st.pos / BlockSize), seek: n%2 == 0}
 			run, err := st.collect(&w, segment.ReadRequest{MaxBytes: 1 << 20, MinOne: true}, e.End)
 			if err != nil || run.ended || run.start == run.end && w.wait == nil {
 				w.release()

@@ -20,9 +20,12 @@ type coldIndex struct {
 	cache.Object // the segment's bytes
 	fileBase     int64
 	end          int64
-	// marks are the offset index, thinned to one entry for each coldMarkBytes: a
-	// batch begins at pos, and no earlier batch holds at or what comes after.
+	// marks are where batches begin, one for each coldMarkBytes: a batch begins at
+	// pos, and no earlier batch holds at or what comes after.
 	marks []coldMark
+	// exact: a mark's at is the first offset of its batch. Of an .idx of version 1
+	// it is the last one, from the offset index.
+	exact bool
 	// times are the time index, thinned alike: no record before offset at has a
 	// timestamp above ts.
 	times []coldTime
@@ -54,25 +57,25 @@ const (
 
 func newColdIndex(part Partition, e *Entry, x *Index) (*coldIndex, error) {
 	ix := &coldIndex{
-		Object:   cache.Object{Key: e.LogKey(part), Off: e.Offset, Size: x.Size, Sums: x.Blocks},
-		fileBase: x.FileBase, end: x.End,
+		Object:   cache.Object{Key: e.LogKey(part), Off: e.Offset, Size: x.Size, Sums: x.Blocks, Units: x.Units},
+		fileBase: x.FileBase, end: x.End, exact: len(x.Starts) > 0,
 	}
 	if err := ix.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	ix.marks = append(ix.marks, coldMark{x.FileBase, 0})
-	last := ix.marks[0]
-	thinned := []int64{x.FileBase} // the offsets of the marks, for the time index
-	for b := x.OffsetIndex; len(b) >= offsetEntry; b = b[offsetEntry:] {
-		m := coldMark{x.FileBase + int64(int32(binary.BigEndian.Uint32(b))), int64(int32(binary.BigEndian.Uint32(b[4:])))}
-		if m.at < last.at || m.pos < last.pos || m.pos >= x.Size {
-			break // a damaged index costs time, never data (S2)
+	if ix.exact {
+		for _, s := range x.Starts {
+			ix.mark(coldMark{s.Offset, s.Pos})
 		}
-		if m.pos >= last.pos+coldMarkBytes {
-			ix.marks = append(ix.marks, m)
-			thinned = append(thinned, m.at)
-			last = m
+	} else {
+		for b := x.OffsetIndex; len(b) >= offsetEntry; b = b[offsetEntry:] {
+			ix.mark(coldMark{x.FileBase + int64(int32(binary.BigEndian.Uint32(b))), int64(int32(binary.BigEndian.Uint32(b[4:])))})
 		}
+	}
+	thinned := make([]int64, len(ix.marks)) // the offsets of the marks, for the time index
+	for i, m := range ix.marks {
+		thinned[i] = m.at
 	}
 	k := 0
 	for b := x.TimeIndex; len(b) >= timeEntry; b = b[timeEntry:] {
@@ -97,6 +100,15 @@ func newColdIndex(part Partition, e *Entry, x *Index) (*coldIndex, error) {
 	}
 	ix.openTxn = oldestOpenTxn(x.Producers)
 	return ix, nil
+}
+
+// mark adds a mark that is far enough from the last one. One that can't be true
+// is left out: a damaged index costs time, never data (S2).
+func (ix *coldIndex) mark(m coldMark) {
+	last := ix.marks[len(ix.marks)-1]
+	if m.at >= last.at && m.pos >= last.pos+coldMarkBytes && m.pos < ix.Size {
+		ix.marks = append(ix.marks, m)
+	}
 }
 
 // sameMark tells whether offset at lies between the marks k-1 and k.
@@ -137,12 +149,16 @@ func (ix *coldIndex) position(offset int64) int64 {
 }
 
 // reach is where the batch that holds offset ends at the latest, as far as the
-// marks tell. A mark's offset is the last one of the batch at its position, so
-// that batch may be the one: it ends where the mark after it begins.
+// marks tell: where the first mark behind it begins. Where a mark's offset is the
+// last one of the batch at its position, that batch may be the one: then it is the
+// mark after that.
 func (ix *coldIndex) reach(offset int64) int64 {
 	i := sort.Search(len(ix.marks), func(i int) bool { return ix.marks[i].at > offset })
-	if i+1 < len(ix.marks) {
-		return ix.marks[i+1].pos
+	if !ix.exact {
+		i++
+	}
+	if i < len(ix.marks) {
+		return ix.marks[i].pos
 	}
 	return ix.Size
 }
@@ -178,7 +194,7 @@ func (ix *coldIndex) addAborted(dst []segment.AbortedTxn, first, below int64) []
 
 // bytes is what the index takes in memory, about.
 func (ix *coldIndex) bytes() int64 {
-	return int64(256 + len(ix.Key) + 16*len(ix.marks) + 16*len(ix.times) + 32*len(ix.aborted) + 4*len(ix.Sums))
+	return int64(256 + len(ix.Key) + 16*len(ix.marks) + 16*len(ix.times) + 32*len(ix.aborted) + 4*len(ix.Sums) + 4*len(ix.Units))
 }
 
 // coldIndexes keeps indexes: each is fetched once, whoever asks, and outlives

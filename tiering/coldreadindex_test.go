@@ -13,4 +13,11 @@ func TestReachCoversTheBatchThatHoldsAnOffset(t *testing.T) {
 			t.Errorf("offset %d reaches to %d from %d, want %d", offset, got, ix.position(offset), want)
 		}
 	}
+	ix = &coldIndex{exact: true, marks: []coldMark{{0, 0}, {100, mib}, {200, 2 * mib}, {300, 3 * mib}}}
+	ix.Size = 4 * mib
+	for offset, from := range map[int64]int64{0: 0, 99: 0, 100: mib, 199: mib, 200: 2 * mib, 1000: 3 * mib} {
+		if got := ix.reach(offset); got != from+mib || ix.position(offset) != from {
+			t.Errorf("exact marks: offset %d from %d to %d, want from %d", offset, ix.position(offset), got, from)
+		}
+	}
 }

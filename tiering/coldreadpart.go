@@ -38,7 +38,7 @@ func (p *coldPartition) take(offset int64) *coldStream {
 			return st
 		}
 	}
-	return &coldStream{p: p, c: p.c, s: p.s, want: offset, next: offset, cs: p.c.cfg.Cache.NewStream()}
+	return &coldStream{p: p, c: p.c, s: p.s, want: offset, next: offset, fresh: true, cs: p.c.cfg.Cache.NewStream()}
 }
 
 func (p *coldPartition) put(st *coldStream) {

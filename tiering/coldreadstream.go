@@ -31,6 +31,11 @@ type coldStream struct {
 	plain bool
 
 	replay bool // it begins at the log start
+	// fresh: it has had no answer yet. The first one is what a reader that jumped
+	// here waits for: it goes out as soon as its own bytes are here, and whether
+	// the reader goes on is seen when it comes back (moved).
+	fresh, moved bool
+	covered      int64 // what the jump brings ends here
 
 	ahead []coldAhead // entries that follow, which cs has been told of
 }
@@ -48,6 +53,10 @@ const coldMaxBlocks = 8
 // read answers r; res.Offsets is the caller's to fill in.
 func (st *coldStream) read(r segment.ReadRequest, at segment.Offsets) (segment.ReadResult, error) {
 	st.replay = st.replay || st.m == nil && st.next == at.LogStart
+	if st.moved && st.ix != nil {
+		st.cs.At(&st.ix.Object, int(st.pos/BlockSize), 1)
+	}
+	st.moved = false
 	below := at.LocalStart
 	switch r.Until {
 	case segment.UntilHighWatermark:
@@ -64,7 +73,7 @@ func (st *coldStream) read(r segment.ReadRequest, at segment.Offsets) (segment.R
 		if st.entry.Base >= below {
 			break
 		}
-		w := coldWindow{cs: st.cs, ix: st.ix, first: int(st.pos / BlockSize)}
+		w := coldWindow{cs: st.cs, ix: st.ix, first: int(st.pos / BlockSize), seek: st.fresh}
 		run, err := st.collect(&w, r, min(below, st.entry.End))
 		if err != nil {
 			w.release()
@@ -109,11 +118,15 @@ func (st *coldStream) answer(w *coldWindow, run coldRun, r segment.ReadRequest) 
 		res.Pending = w.more(run.end)
 	}
 	st.next, st.pos = run.last, run.end
-	if run.last >= st.entry.End || run.end >= st.ix.Size {
+	switch {
+	case run.last >= st.entry.End || run.end >= st.ix.Size:
 		st.entryEnds()
-	} else {
+	case st.fresh:
+		st.moved = true
+	default:
 		st.cs.At(&st.ix.Object, int(run.end/BlockSize), 1)
 	}
+	st.fresh = false
 	return res, nil
 }
 
@@ -154,8 +167,13 @@ func (st *coldStream) find() (<-chan struct{}, error) {
 		if st.plain {
 			st.pos = 0
 		}
-		st.cs.At(&ix.Object, int(st.pos/BlockSize), st.width())
-		st.replay = false
+		if st.replay {
+			st.cs.At(&ix.Object, int(st.pos/BlockSize), coldReplay)
+			st.replay, st.fresh = false, false
+		} else {
+			st.covered = st.reach()
+			st.cs.Seek(&ix.Object, st.pos, st.covered)
+		}
 	}
 	return st.p.known(st.ix.Key)
 }
@@ -164,14 +182,14 @@ func (st *coldStream) find() (<-chan struct{}, error) {
 // does: that is what a replay looks like, and it saves the first small GETs.
 const coldReplay = 8
 
-// width is how many blocks a jump may have to read to have its first batch whole:
-// with batches of a block and more, one at a time would cost a round trip each.
-func (st *coldStream) width() int {
-	if st.replay {
-		return coldReplay
+// reach is what a jump may have to read to have its first batch whole: with
+// batches of a block and more, one at a time would cost a round trip each.
+func (st *coldStream) reach() int64 {
+	to := st.ix.reach(max(st.next, st.entry.Base))
+	if !st.ix.exact { // it may begin far behind the mark
+		to = max(to, st.pos+coldMarkBytes+coldMarkBytes/2)
 	}
-	last := min(max(st.pos+coldMarkBytes+coldMarkBytes/2, st.ix.reach(st.next)), st.ix.Size) - 1
-	return min(int(last/BlockSize-st.pos/BlockSize)+1, coldReplay)
+	return min(to, (st.pos/BlockSize+coldReplay)*BlockSize, st.ix.Size)
 }
 
 // locate finds the entry of m that serves offset, or the first after it.
@@ -244,7 +262,9 @@ func (st *coldStream) collect(w *coldWindow, r segment.ReadRequest, below int64)
 			st.pos = pos
 			if i := int(pos / BlockSize); i != w.first && pos < st.ix.Size {
 				w.drop(i)
-				st.cs.At(&st.ix.Object, i, 1)
+				if !st.fresh || pos >= st.covered { // else it is the jump that goes on
+					st.cs.At(&st.ix.Object, i, 1)
+				}
 			}
 			continue
 		}
@@ -256,14 +276,15 @@ func (st *coldStream) collect(w *coldWindow, r segment.ReadRequest, below int64)
 			!need && (pos+size-1)/BlockSize-run.start/BlockSize >= coldMaxBlocks {
 			return run, nil
 		}
+		base, txn := b.BaseOffset(), b.IsTransactional() && !b.IsControl()
 		whole, err := w.whole(pos, size, need)
 		if !whole {
 			return run, err
 		}
 		if need {
-			run.start, run.first, need = pos, b.BaseOffset(), false
+			run.start, run.first, need = pos, base, false
 		}
-		run.txn = run.txn || b.IsTransactional() && !b.IsControl()
+		run.txn = run.txn || txn
 		pos += size
 		run.end, run.last = pos, next
 	}

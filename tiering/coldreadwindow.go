@@ -10,74 +10,86 @@ import (
 type coldWindow struct {
 	cs      *cache.Stream
 	ix      *coldIndex
-	first   int // the block that blocks[0] is
+	seek    bool // what is asked for is enough, else a block must be whole behind it
+	first   int  // the block that blocks[0] is
 	blocks  []*cache.Block
 	array   [4]*cache.Block // blocks, as a rule
 	wait    <-chan struct{} // of the first needed block that is not here
 	scratch [batch.HeaderSize]byte
 }
 
-// block returns block i if it is here; blocks come in order. A needed one that
-// is not is started.
-func (w *coldWindow) block(i int, need bool) (*cache.Block, error) {
-	for w.first+len(w.blocks) <= i {
-		b, wait, err := w.cs.Get(&w.ix.Object, w.first+len(w.blocks), need)
-		if err != nil {
-			return nil, err
+// block returns block i if bytes [from, to) of it are here; blocks come in order.
+// A needed one that is not is started.
+func (w *coldWindow) block(i, from, to int, need bool) (*cache.Block, error) {
+	if !w.seek {
+		to = w.len(i)
+	}
+	if k := i - w.first; k < len(w.blocks) && w.blocks[k].Has(from, to) {
+		return w.blocks[k], nil
+	}
+	b, wait, err := w.cs.Part(&w.ix.Object, i, from, to, need)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil {
+		if w.wait == nil {
+			w.wait = wait
 		}
-		if b == nil {
-			if w.wait == nil {
-				w.wait = wait
-			}
-			return nil, nil
-		}
+		return nil, nil
+	}
+	switch k := i - w.first; {
+	case k < len(w.blocks): // more of it has come, or it is another one by now
+		w.blocks[k].Release()
+		w.blocks[k] = b
+	case k == len(w.blocks):
 		if w.blocks == nil {
 			w.blocks = w.array[:0]
 		}
 		w.blocks = append(w.blocks, b)
+	default: // one before it is missing: it was worth asking
+		b.Release()
+		return nil, nil
 	}
-	return w.blocks[i-w.first], nil
+	return b, nil
 }
+
+// len is the length of block i.
+func (w *coldWindow) len(i int) int { return int(min(BlockSize, w.ix.Size-int64(i)*BlockSize)) }
 
 // header is the header of the batch at pos, nil if it is not all here. It is good
 // until the next call.
 func (w *coldWindow) header(pos int64, need bool) ([]byte, error) {
-	end := pos + batch.HeaderSize
-	if end > w.ix.Size {
+	if pos+batch.HeaderSize > w.ix.Size {
 		return nil, errColdAstray
 	}
-	b, err := w.block(int(pos/BlockSize), need)
-	if b == nil {
+	if ok, err := w.whole(pos, batch.HeaderSize, need); !ok {
 		return nil, err
 	}
-	at := int(pos % BlockSize)
-	if h := b.Bytes()[at:]; len(h) >= batch.HeaderSize {
+	i, at := int(pos/BlockSize)-w.first, int(pos%BlockSize)
+	h := w.blocks[i].Bytes()[at:]
+	if len(h) >= batch.HeaderSize {
 		return h[:batch.HeaderSize], nil
-	} else if rest, err := w.block(int(end-1)/BlockSize, need); rest == nil {
-		return nil, err
-	} else {
-		n := copy(w.scratch[:], h)
-		copy(w.scratch[n:], rest.Bytes())
-		return w.scratch[:], nil
 	}
+	n := copy(w.scratch[:], h)
+	copy(w.scratch[n:], w.blocks[i+1].Bytes())
+	return w.scratch[:], nil
 }
 
 // whole tells whether size bytes from pos are here. All needed blocks that are
 // not are started at once.
 func (w *coldWindow) whole(pos, size int64, need bool) (bool, error) {
-	last := int((pos + size - 1) / BlockSize)
-	b, err := w.block(last, need)
-	if b != nil || err != nil || !need {
-		return b != nil, err
-	}
-	for i := w.first + len(w.blocks) + 1; i <= last; i++ {
-		if b, _, err := w.cs.Get(&w.ix.Object, i, true); err != nil {
+	here, end := true, pos+size
+	for i := int(pos / BlockSize); i <= int((end-1)/BlockSize); i++ {
+		off := int64(i) * BlockSize
+		b, err := w.block(i, int(max(0, pos-off)), int(min(BlockSize, end-off)), need)
+		if err != nil {
 			return false, err
-		} else if b != nil {
-			b.Release()
+		}
+		if here = here && b != nil; !here && !need {
+			return false, nil
 		}
 	}
-	return false, nil
+	return here, nil
 }
 
 // more is what to wait for to read on at pos; nil if that is here, or if there is
@@ -86,14 +98,17 @@ func (w *coldWindow) more(pos int64) <-chan struct{} {
 	if pos >= w.ix.Size {
 		return nil
 	}
-	b, wait, err := w.cs.Get(&w.ix.Object, int(pos/BlockSize), false)
-	if err == nil && b == nil {
-		_, wait, _ = w.cs.Get(&w.ix.Object, int(pos/BlockSize), true)
+	i := int(pos / BlockSize)
+	for _, need := range []bool{false, true} {
+		b, wait, err := w.cs.Part(&w.ix.Object, i, int(pos%BlockSize), w.len(i), need)
+		if b != nil {
+			b.Release()
+		}
+		if b != nil || err != nil || need {
+			return wait
+		}
 	}
-	if b != nil {
-		b.Release()
-	}
-	return wait
+	return nil
 }
 
 // drop unpins the blocks before block i.

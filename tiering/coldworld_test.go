@@ -26,6 +26,7 @@ type coldWorld struct {
 	fault  atomic.Pointer[func(objstore.Op) objstore.Fault]
 	source *source
 
+	old     bool // the .idx objects are of version 1
 	batches []batch.Batch
 	times   []int64 // of each record, by offset
 	starts  []int   // the batch that each segment begins with
@@ -77,7 +78,22 @@ func (w *coldWorld) setFault(f func(objstore.Op) objstore.Fault) { w.fault.Store
 // starts lists; behind says how many batches before that the file begins (D28).
 func newColdWorld(t testing.TB, batches []batch.Batch, starts []int, behind int, txn *txnModel) *coldWorld {
 	t.Helper()
-	w := &coldWorld{mem: objstore.NewMem(), batches: batches, starts: starts, pages: make(map[string]*Page)}
+	w := &coldWorld{}
+	w.fill(t, batches, starts, behind, txn)
+	return w
+}
+
+// oldColdWorld is newColdWorld whose .idx objects are of version 1.
+func oldColdWorld(t testing.TB, batches []batch.Batch, starts []int, behind int) *coldWorld {
+	t.Helper()
+	w := &coldWorld{old: true}
+	w.fill(t, batches, starts, behind, nil)
+	return w
+}
+
+func (w *coldWorld) fill(t testing.TB, batches []batch.Batch, starts []int, behind int, txn *txnModel) {
+	t.Helper()
+	w.mem, w.batches, w.starts, w.pages = objstore.NewMem(), batches, starts, make(map[string]*Page)
 	none := func(objstore.Op) objstore.Fault { return objstore.Fault{} }
 	w.fault.Store(&none)
 	w.store = objstore.Inject(w.mem, func(op objstore.Op) objstore.Fault {
@@ -111,7 +127,6 @@ func newColdWorld(t testing.TB, batches []batch.Batch, starts []int, behind int,
 	}
 	last := &w.entries[len(w.entries)-1]
 	w.m = &Manifest{Topic: testPart.ID, Partition: testPart.Num, Epoch: 3, Seq: 1, ArchivedEnd: last.End, LastEpoch: 3, Entries: w.entries}
-	return w
 }
 
 // archive uploads a segment of batches [first, below), of which it serves those
@@ -150,6 +165,13 @@ func (w *coldWorld) archive(t testing.TB, first, serve, below int, txn *txnModel
 	x.Size, x.LogCRC = int64(len(log)), Checksum(log)
 	for b := log; len(b) > 0; b = b[min(len(b), BlockSize):] {
 		x.Blocks = append(x.Blocks, Checksum(b[:min(len(b), BlockSize)]))
+	}
+	if !w.old {
+		found, err := scan(readerAt(log), x.Size, make([]byte, BlockSize))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Units, x.Starts = found.Units, found.Starts
 	}
 	if txn != nil {
 		x.TxnIndex, x.Producers = txn.index(x.FileBase, x.End)
@@ -201,7 +223,9 @@ func (w *coldWorld) at() segment.Offsets {
 
 func (w *coldWorld) reader(t testing.TB, cfg cache.Config) *coldReads {
 	t.Helper()
-	cfg.Store = w.store
+	if cfg.Store == nil {
+		cfg.Store = w.store
+	}
 	c, err := cache.Open(cfg)
 	if err != nil {
 		t.Fatal(err)

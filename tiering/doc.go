@@ -52,7 +52,11 @@
 // No step waits: what isn't here is started, once for all who ask, and its
 // channel goes out as Pending (coldread.go). A coldStream keeps what one reader
 // has worked out under the offset that it will ask for next; by it the cache
-// reads ahead, across segments. A batch is served by its block's checksum, which
+// reads ahead, across segments. A jump knows where its batch begins (the .idx has
+// starts of batches, and the checksum of each 64 KiB), brings nothing before it,
+// and is answered when the batch is here; read-ahead begins when the reader comes
+// back. An .idx of version 1 has neither: then the batch before comes along, and
+// blocks are verified whole. A batch is served by its block's checksum, which
 // the .idx has, whose own the manifest has, and by its place: within what its
 // entry serves (D28). An object that is missing or damaged has the pointer read
 // anew once, then is tried again for seconds (D17) before it is ErrLost (D24).

@@ -60,6 +60,10 @@ func someIndex() *Index {
 		Epochs: []segment.EpochStart{{Epoch: 0, Start: 0}, {Epoch: 2, Start: 150}, {Epoch: 5, Start: 300}},
 		Blocks: []uint32{1, 2, 3}, TxnIndex: make([]byte, txnEntry),
 	}
+	for i := range uint32((x.Size + UnitSize - 1) / UnitSize) {
+		x.Units = append(x.Units, 100+i)
+	}
+	x.Starts = []BatchStart{{100, 0}, {150, 70_000}, {320, BlockSize + 3}}
 	for i, rel := range []byte{10, 50, 200} {
 		x.OffsetIndex = append(x.OffsetIndex, 0, 0, 0, rel, 0, byte(i+1), 0, 0)
 	}
@@ -93,9 +97,28 @@ func TestFormatsRoundTrip(t *testing.T) {
 		}
 	}
 	x := someIndex()
-	back, err := DecodeIndex(x.AppendTo([]byte("prefix"))[6:])
-	if err != nil || !reflect.DeepEqual(back, x) {
-		t.Fatalf("index: %v\n got %+v\nwant %+v", err, back, x)
+	for _, version := range []byte{2, 1} {
+		object := x.AppendTo([]byte("prefix"))[6:]
+		back, err := DecodeIndex(object)
+		if err != nil || !reflect.DeepEqual(back, x) || object[5] != version {
+			t.Fatalf("index, version %d: %v\n got %+v\nwant %+v", object[5], err, back, x)
+		}
+		x.Units, x.Starts = nil, nil
+	}
+}
+
+func TestIndexWhoseStartsDoNotRiseIsCorrupt(t *testing.T) {
+	for name, starts := range map[string][]BatchStart{
+		"offset stands still":   {{100, 0}, {100, 70_000}},
+		"position stands still": {{100, 0}, {101, 0}},
+		"past the end":          {{100, 0}, {400, 70_000}},
+		"past the file":         {{100, 0}, {101, 2*BlockSize + 5}},
+	} {
+		x := someIndex()
+		x.Starts = starts
+		if _, err := DecodeIndex(x.AppendTo(nil)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

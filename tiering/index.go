@@ -9,10 +9,16 @@ import (
 )
 
 const (
-	indexMagic   = "FRNI"
-	indexVersion = 1
-	// BlockSize is the unit of checksums and of caching.
+	indexMagic = "FRNI"
+	// Version 1 has no Units and no Starts.
+	indexVersion = 2
+	// BlockSize is the unit of caching; each has a checksum.
 	BlockSize = 1 << 20
+	// UnitSize is the finer unit of checksums: what a reader needs first is
+	// verified without the rest of its block.
+	UnitSize = 64 << 10
+	// startEvery is how close Starts lie, where batches are smaller than it.
+	startEvery = 64 << 10
 	// MaxIndexSize bounds what an .idx object may take before it is read.
 	MaxIndexSize = 256 << 20
 )
@@ -38,11 +44,24 @@ type Index struct {
 	Epochs []segment.EpochStart
 	// Blocks are the CRC-32C of each BlockSize of the file; the last may be short.
 	Blocks []uint32
+	// Units are the CRC-32C of each UnitSize. nil: written by version 1.
+	Units []uint32
+	// Starts are where batches begin: the first one, and from each the next one
+	// that is startEvery away or further. nil: written by version 1.
+	Starts []BatchStart
 }
 
-// AppendTo appends the index's encoding.
+// BatchStart is where in the file a batch begins, and its first offset. (An entry
+// of Kafka's index has its last one.)
+type BatchStart struct{ Offset, Pos int64 }
+
+// AppendTo appends the index's encoding: in the version that it has the parts of.
 func (x *Index) AppendTo(dst []byte) []byte {
-	return appendFrame(dst, indexMagic, indexVersion, func(dst []byte) []byte {
+	version := uint16(indexVersion)
+	if x.Units == nil {
+		version = 1
+	}
+	return appendFrame(dst, indexMagic, version, func(dst []byte) []byte {
 		dst = append(dst, x.Topic[:]...)
 		dst = appendNat(dst, int64(x.Partition))
 		dst = appendNat(dst, x.FileBase)
@@ -64,6 +83,19 @@ func (x *Index) AppendTo(dst []byte) []byte {
 		for _, c := range x.Blocks { // as many as Size says
 			dst = binary.BigEndian.AppendUint32(dst, c)
 		}
+		if version == 1 {
+			return dst
+		}
+		for _, c := range x.Units {
+			dst = binary.BigEndian.AppendUint32(dst, c)
+		}
+		dst = appendNat(dst, int64(len(x.Starts)))
+		prev := BatchStart{x.FileBase, 0}
+		for _, s := range x.Starts {
+			dst = appendNat(dst, s.Offset-prev.Offset)
+			dst = appendNat(dst, s.Pos-prev.Pos)
+			prev = s
+		}
 		return dst
 	})
 }
@@ -74,6 +106,7 @@ func DecodeIndex(b []byte) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
+	version := binary.BigEndian.Uint16(b[len(indexMagic):])
 	r := reader{b: body}
 	x := &Index{}
 	copy(x.Topic[:], r.take(len(x.Topic)))
@@ -102,18 +135,47 @@ func DecodeIndex(b []byte) (*Index, error) {
 		r.fail("index of broken entries")
 	case len(x.Epochs) > 0 && x.Epochs[len(x.Epochs)-1].Start >= x.End:
 		r.fail("index epochs outside the segment")
-	case x.Size > int64(len(r.b)/4)*BlockSize:
-		r.fail("fewer block checksums than blocks")
 	default:
-		x.Blocks = make([]uint32, x.NumBlocks())
-		for i := range x.Blocks {
-			x.Blocks[i] = r.uint32()
+		x.Blocks = r.sums(x.Size, BlockSize)
+		if version > 1 {
+			x.Units = r.sums(x.Size, UnitSize)
+			x.Starts = r.starts(x)
 		}
 	}
 	if err := r.done(); err != nil {
 		return nil, fmt.Errorf("index: %w", err)
 	}
 	return x, nil
+}
+
+// sums reads the checksums of size bytes, one for each unit.
+func (r *reader) sums(size, unit int64) []uint32 {
+	if size > int64(len(r.b)/4)*unit {
+		r.fail("fewer checksums than bytes need")
+		return nil
+	}
+	sums := make([]uint32, (size+unit-1)/unit)
+	for i := range sums {
+		sums[i] = r.uint32()
+	}
+	return sums
+}
+
+// starts reads where batches of x begin: both numbers rise, within the file.
+func (r *reader) starts(x *Index) []BatchStart {
+	list := make([]BatchStart, r.count(2))
+	prev := BatchStart{x.FileBase, 0}
+	for i := range list {
+		s := BatchStart{r.plus(prev.Offset, r.nat()), r.plus(prev.Pos, r.nat())}
+		if s.Offset >= x.End || s.Pos >= x.Size || i > 0 && (s.Offset == prev.Offset || s.Pos == prev.Pos) {
+			r.fail("starts of batches don't rise within the file")
+		}
+		if r.err != nil {
+			return nil
+		}
+		list[i], prev = s, s
+	}
+	return list
 }
 
 // The sizes of an entry of Kafka's indexes.

@@ -15,22 +15,25 @@ type scanned struct {
 	BaseTime, MaxTime int64
 	Records           int64
 	CRC               uint32
-	Blocks            []uint32 // CRC of each BlockSize
-	whole             int64    // where the last whole batch ends
+	Blocks, Units     []uint32 // CRC of each BlockSize, of each UnitSize
+	Starts            []BatchStart
+	whole             int64 // where the last whole batch ends
 }
 
 // scan reads size bytes of r once, BlockSize at a time into buf, and verifies
 // that they are whole batches with rising offsets and good checksums (S1).
 func scan(r io.ReaderAt, size int64, buf []byte) (scanned, error) {
-	s := scanned{Blocks: make([]uint32, 0, (size+BlockSize-1)/BlockSize)}
+	s := scanned{
+		Blocks: make([]uint32, 0, (size+BlockSize-1)/BlockSize),
+		Units:  make([]uint32, 0, (size+UnitSize-1)/UnitSize),
+	}
 	w := walker{s: &s}
 	for off := int64(0); off < size; off += BlockSize {
 		b := buf[:min(BlockSize, size-off)]
 		if n, err := r.ReadAt(b, off); n < len(b) {
 			return s, fmt.Errorf("read at %d: %w", off, err)
 		}
-		s.Blocks = append(s.Blocks, Checksum(b))
-		s.CRC = crc32.Update(s.CRC, castagnoli, b)
+		s.sum(b)
 		if err := w.feed(b); err != nil {
 			return s, fmt.Errorf("%w: at about %d of the file: %w", ErrCorrupt, off, err)
 		}
@@ -39,6 +42,20 @@ func scan(r io.ReaderAt, size int64, buf []byte) (scanned, error) {
 		return s, fmt.Errorf("%w: the file ends inside a batch", ErrCorrupt)
 	}
 	return s, nil
+}
+
+// sum adds the checksums of the next block. Its bytes are looked at once: the
+// checksums of units make that of the block, and of the file.
+func (s *scanned) sum(b []byte) {
+	block := uint32(0)
+	for len(b) > 0 {
+		unit := b[:min(UnitSize, len(b))]
+		b = b[len(unit):]
+		c := Checksum(unit)
+		s.Units = append(s.Units, c)
+		block, s.CRC = joinSums(block, c, unit), joinSums(s.CRC, c, unit)
+	}
+	s.Blocks = append(s.Blocks, block)
 }
 
 // walker takes a stream of batches in pieces of any size: a batch may be larger
@@ -105,6 +122,9 @@ func (w *walker) finish() error {
 	}
 	if w.batches == 0 {
 		s.Base, s.BaseTime, s.MaxTime = b.BaseOffset(), first, first
+	}
+	if n := len(s.Starts); n == 0 || s.whole >= s.Starts[n-1].Pos+startEvery {
+		s.Starts = append(s.Starts, BatchStart{b.BaseOffset(), s.whole})
 	}
 	s.End = b.NextOffset()
 	s.MaxTime = max(s.MaxTime, b.MaxTimestamp())

@@ -242,7 +242,7 @@ func (l *Log) describe(ld *leadership, file *segment.SealedFile) (Entry, []byte,
 		Topic: l.part.ID, Partition: l.part.Num, FileBase: s.Base, End: s.End, BaseTime: found.BaseTime, MaxTime: found.MaxTime,
 		Size: s.Size, Records: found.Records, Aborted: len(file.TxnIndex) > 0, LogCRC: found.CRC,
 		OffsetIndex: file.OffsetIndex, TimeIndex: file.TimeIndex, TxnIndex: file.TxnIndex,
-		Producers: file.Producers, Epochs: file.Chain, Blocks: found.Blocks,
+		Producers: file.Producers, Epochs: file.Chain, Blocks: found.Blocks, Units: found.Units, Starts: found.Starts,
 	}
 	index := x.AppendTo(nil)
 	if _, err := DecodeIndex(index); err != nil { // what we could not read, we don't write

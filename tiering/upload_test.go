@@ -284,6 +284,21 @@ func TestDamagedSegmentDoesNotGoUp(t *testing.T) {
 	if err != nil || good.End != f.Info.End || good.Records != f.Records || good.MaxTime != f.Info.MaxTimestamp {
 		t.Fatalf("scan of a good segment: %+v, %v", good, err)
 	}
+	at := 0
+	for i, s := range good.Starts {
+		if b := batch.Batch(raw[s.Pos:]); b.BaseOffset() != s.Offset || i > 0 && s.Pos < good.Starts[i-1].Pos+startEvery {
+			t.Errorf("no batch of %d begins at %d", s.Offset, s.Pos)
+		}
+	}
+	for _, sum := range good.Units {
+		if unit := raw[at:min(at+UnitSize, len(raw))]; Checksum(unit) != sum {
+			t.Errorf("checksum of the unit at %d is %08x, want %08x", at, sum, Checksum(unit))
+		}
+		at += UnitSize
+	}
+	if good.CRC != Checksum(raw) {
+		t.Errorf("checksum of the file %08x, want %08x", good.CRC, Checksum(raw))
+	}
 	start := 0 // of the batch
 	for i := range raw {
 		if i == start+batch.Batch(raw[start:]).Length() {

@@ -11,6 +11,10 @@ const BlockSize = 1 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// UnitSize is the unit of verification where an Object tells checksums for it:
+// what a reader has jumped to is handed on before its block is whole.
+const UnitSize = 64 << 10
+
 // Sum is the checksum of a block: CRC-32C.
 func Sum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
@@ -21,6 +25,9 @@ type Object struct {
 	Off  int64    // where it begins in the object under Key
 	Size int64    // bytes
 	Sums []uint32 // of each block of BlockSize; the last one may be shorter
+	// Units are the checksums of each UnitSize. nil: not known, a block is
+	// verified as a whole.
+	Units []uint32
 }
 
 // Blocks is the number of blocks.
@@ -31,23 +38,60 @@ func (o *Object) blockLen(i int) int {
 	return int(min(BlockSize, o.Size-int64(i)*BlockSize))
 }
 
-// Check tells whether there is a checksum for each block.
+// Check tells whether there is a checksum for each block, and for each unit if
+// there are any.
 func (o *Object) Check() error {
 	if o.Size <= 0 || o.Off < 0 || int64(len(o.Sums)) != (o.Size+BlockSize-1)/BlockSize {
 		return fmt.Errorf("cache: %s: %d checksums for %d bytes from %d", o.Key, len(o.Sums), o.Size, o.Off)
 	}
+	if o.Units != nil && int64(len(o.Units)) != (o.Size+UnitSize-1)/UnitSize {
+		return fmt.Errorf("cache: %s: %d checksums of units for %d bytes", o.Key, len(o.Units), o.Size)
+	}
 	return nil
 }
 
-// Block is a verified block, pinned in memory until Release.
+// verified is how far the first n bytes of block i, of which those below from
+// are known to be good, are what they should be. It stands on the border of a
+// unit, or at the block's end.
+func (o *Object) verified(b []byte, i, from, n int) (int, bool) {
+	if o.Units == nil {
+		if n < len(b) {
+			return from, true
+		}
+		if Sum(b) != o.Sums[i] {
+			return from, false
+		}
+		return n, true
+	}
+	for from < n {
+		end := min(from+UnitSize, len(b))
+		if end > n {
+			break
+		}
+		if Sum(b[from:end]) != o.Units[(i*BlockSize+from)/UnitSize] {
+			return from, false
+		}
+		from = end
+	}
+	return from, true
+}
+
+// Block is a block, pinned in memory until Release. It may be on its way still:
+// Has tells what of it is here.
 type Block struct {
 	b    []byte
+	from int          // what lies before is not brought
+	upto atomic.Int64 // what lies before this, from from on, is here and verified
 	refs atomic.Int32
 	c    *Cache
 }
 
-// Bytes is the block's content. It must not be changed, nor used after Release.
+// Bytes is the block's content, as far as the block has it. It must not be
+// changed, nor used after Release.
 func (b *Block) Bytes() []byte { return b.b }
+
+// Has tells whether bytes [from, to) of the block are here, verified (T5).
+func (b *Block) Has(from, to int) bool { return from >= b.from && int64(to) <= b.upto.Load() }
 
 // Retain adds a pin.
 func (b *Block) Retain() { b.refs.Add(1) }

@@ -179,7 +179,7 @@ func (c *Cache) Getter() *Getter { return c.get }
 func (c *Cache) Fetch(ctx context.Context, o *Object, i int) (*Block, error) {
 	for {
 		c.mu.Lock()
-		b, wait, err := c.blockLocked(c.objectLocked(o), i, true)
+		b, wait, err := c.blockLocked(c.objectLocked(o), i, 0, o.blockLen(i), true)
 		c.mu.Unlock()
 		if b != nil || err != nil {
 			return b, err

@@ -57,7 +57,11 @@ func (s *shelf) put(t testing.TB, key string, n int) *Object {
 	s.data[key] = b
 	o := &Object{Key: key, Size: int64(n)}
 	for ; len(b) > 0; b = b[min(len(b), BlockSize):] {
-		o.Sums = append(o.Sums, Sum(b[:min(len(b), BlockSize)]))
+		block := b[:min(len(b), BlockSize)]
+		o.Sums = append(o.Sums, Sum(block))
+		for ; len(block) > 0; block = block[min(len(block), UnitSize):] {
+			o.Units = append(o.Units, Sum(block[:min(len(block), UnitSize)]))
+		}
 	}
 	if err := o.Check(); err != nil {
 		t.Fatal(err)
@@ -186,7 +190,7 @@ func TestBlockIsServedBeforeItsGetEnds(t *testing.T) {
 		st := c.NewStream()
 		defer st.Close()
 		c.mu.Lock()
-		c.startLocked(c.objectLocked(o), 0, 16)
+		c.startLocked(c.objectLocked(o), 0, 16, 0)
 		st.window = 16
 		c.mu.Unlock()
 		c.mu.Lock()

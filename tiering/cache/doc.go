@@ -1,8 +1,8 @@
 // Package cache brings blocks of immutable objects here and keeps the ones that
 // pay: in memory, and on a disk if there is one to spare.
 //
-// It knows objects as a key, a size and one CRC-32C per block of 1 MiB. It does
-// not know what the bytes mean, which object follows which, or what to do about
+// It knows objects as a key, a size and one CRC-32C per block of 1 MiB, and for
+// newer ones per unit of 64 KiB besides. It does not know what the bytes mean, which object follows which, or what to do about
 // an object that is gone: its caller does.
 //
 //	reader ── Stream.At, Get ──► table of blocks ──► pinned Block, zero copy
@@ -20,7 +20,10 @@
 //   - A block has at most one load, however many readers want it. A load belongs
 //     to no reader: nobody's timeout ends it, and what arrives is kept.
 //   - Nothing is handed on whose length or checksum (T5) does not hold, from the
-//     store or from the disk. A block that fails twice is ErrCorrupt.
+//     store or from the disk. A block that fails twice is ErrCorrupt. What is
+//     verified unit by unit may be handed on before the block is whole, to who
+//     asks for no more (Part); a jump (Seek) leaves out what lies before its unit,
+//     and who needs that later has the block brought again.
 //   - Memory is reserved before it is filled, from one budget for all blocks.
 //     Read-ahead gets what is within some reader's window and fits; the windows
 //     together stay below three quarters of the budget, so that a full house

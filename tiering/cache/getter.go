@@ -218,14 +218,34 @@ type body struct {
 // also has f called at close.
 func (b *body) also(f func()) { b.stop = f }
 
+// readSize bounds what is read at a time: a part of a core's own cache, so that
+// what looks at it next finds it there.
+const readSize = 256 << 10
+
 // readFull fills p, within the time that a block may take.
 func (b *body) readFull(p []byte) error {
+	return b.read(p, func(int) bool { return true })
+}
+
+// read is readFull that shows what has come, n bytes by now, to see, which may
+// end it.
+func (b *body) read(p []byte, see func(n int) bool) error {
 	t := time.AfterFunc(b.g.perBlock, func() { b.cancel(errStall) })
-	n, err := io.ReadFull(b.rc, p)
-	t.Stop()
+	defer t.Stop()
+	n, more := 0, true
+	var err error
+	for n < len(p) && err == nil && more {
+		var k int
+		k, err = b.rc.Read(p[n:min(n+readSize, len(p))])
+		n += k
+		more = k == 0 || see(n)
+	}
 	b.g.met.bytes.Add(float64(n))
-	if err == nil {
+	switch {
+	case n == len(p) || !more:
 		return nil
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
 	}
 	if cause := context.Cause(b.ctx); cause != nil && cause != errStall {
 		return cause

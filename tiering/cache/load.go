@@ -3,6 +3,7 @@ package cache
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,10 +13,14 @@ type load struct {
 	obj   *object
 	disk  bool
 	grant chan *Block // memory for block next; nil: give up
+	// parts: somebody waits for a part of block next.
+	parts atomic.Bool
 
 	// Guarded by Cache.mu.
 	next, end int
-	demandTo  int // somebody waits for a block below this
+	skip      int    // bytes of block next that are left out: a jump went behind them
+	blk       *Block // block next, once there is memory for it
+	demandTo  int    // somebody waits for a block below this
 	slot      bool
 	waitSince time.Time
 }
@@ -26,12 +31,23 @@ func (l *load) demanded() bool { return l.next < l.demandTo }
 // refuse makes the load give up; it must be waiting.
 func (l *load) refuse() { l.grant <- nil }
 
-// demandLocked notes that a reader waits for e.
-func (l *load) demandLocked(e *entry) { l.demandTo = max(l.demandTo, e.i+1) }
+// demandLocked notes that a reader waits for e, of which it needs what lies
+// before byte to.
+func (l *load) demandLocked(e *entry, to int) {
+	l.demandTo = max(l.demandTo, e.i+1)
+	if e.ch == nil {
+		e.ch, e.least = make(chan struct{}), to
+	}
+	e.least = min(e.least, to)
+	if e.i == l.next && e.least < l.obj.blockLen(e.i) {
+		l.parts.Store(true)
+	}
+}
 
 // startLocked starts loads for those of blocks [from, to) that are neither here
-// nor on their way: one for each adjacent run of them.
-func (c *Cache) startLocked(obj *object, from, to int) {
+// nor on their way: one for each adjacent run of them. The first skip bytes of
+// the first one need not come.
+func (c *Cache) startLocked(obj *object, from, to, skip int) {
 	var l *load
 	for i := from; i < to; i++ {
 		if e := obj.blocks[i]; e != nil {
@@ -44,6 +60,9 @@ func (c *Cache) startLocked(obj *object, from, to int) {
 		disk := c.disk != nil && c.disk.has(obj.diskKey(i), obj.Sums[i])
 		if l == nil || l.disk != disk {
 			l = &load{obj: obj, disk: disk, grant: make(chan *Block, 1), next: i}
+			if i == from && !disk {
+				l.skip = skip
+			}
 			l.waitSince = time.Now()
 			c.mu.waiting = append(c.mu.waiting, l)
 			started := l
@@ -93,9 +112,10 @@ func (c *Cache) run(l *load) {
 
 // fill fills b with the load's next block, verified.
 func (c *Cache) fill(l *load, src *source, b *Block) error {
-	i, want := l.next, l.obj.Sums[l.next]
+	i := l.next
 	if l.disk {
-		if c.disk.read(l.obj.diskKey(i), want, b.b) {
+		if c.disk.read(l.obj.diskKey(i), l.obj.Sums[i], b.b) {
+			b.upto.Store(int64(len(b.b)))
 			return nil
 		}
 		// Gone or damaged (D20): the store has it.
@@ -110,7 +130,8 @@ func (c *Cache) fill(l *load, src *source, b *Block) error {
 	return c.get.try(c.ctx, func() error {
 		if src.body == nil {
 			c.mu.Lock()
-			off, n := int64(i)*BlockSize, min(int64(l.end)*BlockSize, l.obj.Size)-int64(i)*BlockSize
+			off := int64(i)*BlockSize + b.upto.Load()
+			n := min(int64(l.end)*BlockSize, l.obj.Size) - off
 			urgent := l.demanded()
 			c.mu.Unlock()
 			body, err := c.get.open(c.ctx, l.obj.Key, l.obj.Off+off, n, urgent)
@@ -119,8 +140,8 @@ func (c *Cache) fill(l *load, src *source, b *Block) error {
 			}
 			src.body = body
 		}
-		err := src.body.readFull(b.b)
-		if err == nil && Sum(b.b) != want {
+		good, err := c.receive(l, src.body, b)
+		if !good {
 			c.met.corrupt.Inc()
 			err = fmt.Errorf("cache: block %d of %s: %w", i, l.obj.Key, ErrUnavailable)
 			if corrupt++; corrupt == 2 {
@@ -132,6 +153,29 @@ func (c *Cache) fill(l *load, src *source, b *Block) error {
 		}
 		return err
 	})
+}
+
+// receive reads the rest of b, and verifies it as it comes, while it is in the
+// processor's caches. It reports whether the checksums held.
+func (c *Cache) receive(l *load, body *body, b *Block) (good bool, err error) {
+	good = true
+	from := int(b.upto.Load())
+	err = body.read(b.b[from:], func(n int) bool {
+		upto, ok := l.obj.verified(b.b, l.next, int(b.upto.Load()), from+n)
+		b.upto.Store(int64(upto))
+		if good = ok; !ok {
+			return false
+		}
+		if l.parts.Load() && upto < len(b.b) {
+			c.mu.Lock()
+			if e := l.obj.blocks[l.next]; e.ch != nil && upto >= e.least {
+				e.wake()
+			}
+			c.mu.Unlock()
+		}
+		return true
+	})
+	return good, err
 }
 
 // source is the GET that a load reads from, nil between two.
@@ -152,14 +196,15 @@ func (c *Cache) publish(l *load, b *Block) (last bool) {
 	e := l.obj.blocks[l.next]
 	e.state, e.blk, e.load, e.since = ready, b, nil, time.Now()
 	c.mu.fresh.push(e)
-	if e.ch != nil {
-		close(e.ch)
-		e.ch = nil
-	}
-	if c.disk != nil && !l.disk && c.disk.secondTouch(e.obj.diskKey(e.i)) {
+	e.wake()
+	if c.disk != nil && !l.disk && b.from == 0 && c.disk.secondTouch(e.obj.diskKey(e.i)) {
 		c.disk.offer(e.obj.diskKey(e.i), e.obj.Sums[e.i], b)
 	}
 	l.next++
+	l.skip, l.blk = 0, nil
+	if next := l.obj.blocks[l.next]; l.next < l.end {
+		l.parts.Store(next.ch != nil && next.least < l.obj.blockLen(l.next))
+	}
 	if c.mu.giant == l && !l.demanded() {
 		c.mu.giant = nil
 	}
@@ -196,8 +241,8 @@ func (c *Cache) freeSlotLocked(l *load) {
 func (c *Cache) end(l *load, b *Block, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b != nil {
-		b.refs.Store(0)
+	l.blk = nil
+	if b != nil && b.refs.Add(-1) == 0 { // else a reader has a part of it
 		c.reclaimLocked(b)
 	}
 	c.freeSlotLocked(l)
@@ -216,10 +261,7 @@ func (c *Cache) end(l *load, b *Block, err error) {
 			continue
 		}
 		e.state, e.err, e.since = failed, err, time.Now()
-		if e.ch != nil {
-			close(e.ch)
-			e.ch = nil
-		}
+		e.wake()
 	}
 	c.admitLocked()
 }

@@ -52,7 +52,11 @@ func (c *Cache) grantLocked(l *load) bool {
 			c.mu.gets++
 		}
 	}
-	l.grant <- c.takeLocked(n)
+	b := c.takeLocked(n)
+	b.from = l.skip
+	b.upto.Store(int64(l.skip))
+	l.blk = b
+	l.grant <- b
 	return true
 }
 

@@ -20,6 +20,7 @@ type Stream struct {
 	asked  int       // blocks from the cursor on that loads have been asked for
 	window int       // blocks from the cursor on that loads may fill
 	steps  int       // forward, since the last jump
+	skip   int       // bytes of the block at the cursor that need not come
 	idle   bool
 	seen   time.Time
 
@@ -64,9 +65,24 @@ func (s *Stream) Close() {
 // At says that the reader is at block i of o now, and lets read-ahead follow.
 // It will read width blocks at least, so that many are brought at once.
 func (s *Stream) At(o *Object, i, width int) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.atLocked(o, i, width)
+}
+
+// Seek is At for a reader that looks for bytes [from, to) of o, and for what comes
+// before them not at all.
+func (s *Stream) Seek(o *Object, from, to int64) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	i := int(from / BlockSize)
+	if s.atLocked(o, i, int((to-1)/BlockSize)-i+1) && o.Units != nil {
+		s.skip = int(from%BlockSize) / UnitSize * UnitSize
+	}
+}
+
+func (s *Stream) atLocked(o *Object, i, width int) (jumped bool) {
 	c := s.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	now := time.Now()
 	s.seen, s.idle = now, false
 	id := objectID{o.Key, o.Off}
@@ -82,9 +98,11 @@ func (s *Stream) At(o *Object, i, width int) {
 	}
 	s.window = max(min(s.window, s.limitLocked()), width)
 	if ok {
+		s.skip = 0
 		s.planLocked()
 	}
 	c.admitLocked()
+	return !ok
 }
 
 // maxStep is how many blocks forward is no jump yet, whatever has been asked for.
@@ -109,7 +127,7 @@ func (s *Stream) jumpLocked(o *Object, i, width int, now time.Time) {
 	}
 	s.dropObjectsLocked(len(s.objs))
 	s.addObjectLocked(s.c.objectLocked(o))
-	s.at, s.asked, s.window, s.steps = i, 0, width, 0
+	s.at, s.asked, s.window, s.steps, s.skip = i, 0, width, 0, 0
 	s.c.mu.shareAt = time.Time{}
 	s.pace, s.accBlocks, s.accTime, s.stepAt, s.waitFrom, s.counted = 0, 0, 0, now, time.Time{}, -1
 }
@@ -238,7 +256,11 @@ func (s *Stream) planLocked() {
 		if s.asked == 0 {
 			n = max(n, min(obj.Blocks()-i, s.window)) // waited for
 		}
-		c.startLocked(obj, i, i+n)
+		skip := 0
+		if s.asked == 0 {
+			skip, s.skip = s.skip, 0
+		}
+		c.startLocked(obj, i, i+n, skip)
 		s.asked += n
 	}
 }
@@ -277,6 +299,11 @@ func (s *Stream) askedLocked() (*object, int) {
 // Get returns block i of o, pinned, if it is here. If not and need is set, a
 // load is started if there is none, and wait closes when it pays to ask again.
 func (s *Stream) Get(o *Object, i int, need bool) (b *Block, wait <-chan struct{}, err error) {
+	return s.Part(o, i, 0, o.blockLen(i), need)
+}
+
+// Part is Get for a reader to whom bytes [from, to) of the block are enough.
+func (s *Stream) Part(o *Object, i, from, to int, need bool) (b *Block, wait <-chan struct{}, err error) {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -293,7 +320,7 @@ func (s *Stream) Get(o *Object, i int, need bool) (b *Block, wait <-chan struct{
 		s.counted = i
 		c.met.looked(memoryTier, obj.blocks[i] != nil && obj.blocks[i].state == ready)
 	}
-	b, wait, err = c.blockLocked(obj, i, need)
+	b, wait, err = c.blockLocked(obj, i, from, to, need)
 	if wait != nil && s.waitFrom.IsZero() {
 		s.waitFrom = now
 	}

@@ -34,6 +34,7 @@ type entry struct {
 	state state
 	load  *load         // loading
 	ch    chan struct{} // loading: made when somebody waits
+	least int           // with ch: the least of the block that somebody waits for
 	blk   *Block        // ready: the table's own pin
 	err   error         // failed
 	since time.Time     // ready, failed: when
@@ -42,6 +43,14 @@ type entry struct {
 
 	list       *list // ready
 	prev, next *entry
+}
+
+// wake wakes those who wait.
+func (e *entry) wake() {
+	if e.ch != nil {
+		close(e.ch)
+		e.ch = nil
+	}
 }
 
 // list is a list of ready entries, oldest first.
@@ -94,18 +103,18 @@ func (c *Cache) unuseLocked(obj *object) {
 	}
 }
 
-// blockLocked returns block i pinned if it is here. Else, if it is needed, it
-// returns what closes when it pays to ask again.
-func (c *Cache) blockLocked(obj *object, i int, need bool) (*Block, <-chan struct{}, error) {
+// blockLocked returns block i pinned if bytes [from, to) of it are here. Else, if
+// it is needed, it returns what closes when it pays to ask again.
+func (c *Cache) blockLocked(obj *object, i, from, to int, need bool) (*Block, <-chan struct{}, error) {
 	if i < 0 || i >= obj.Blocks() {
 		c.unuseLocked(obj)
 		return nil, nil, fmt.Errorf("cache: %s has no block %d", obj.Key, i)
 	}
 	e := obj.blocks[i]
-	if e != nil && e.state == ready {
-		e.blk.Retain()
+	if b := e.block(); b != nil && b.Has(from, to) {
+		b.Retain()
 		e.wanted = false
-		return e.blk, nil, nil
+		return b, nil, nil
 	}
 	if !need {
 		c.unuseLocked(obj)
@@ -118,24 +127,41 @@ func (c *Cache) blockLocked(obj *object, i int, need bool) (*Block, <-chan struc
 		if time.Since(e.since) < failedFor {
 			return nil, nil, e.err
 		}
+	}
+	if e != nil && e.state != loading { // it failed, or somebody jumped into it and left out its head
 		c.dropLocked(e)
-		e = nil
+		e, obj = nil, c.objectLocked(obj.Object)
 	}
 	if e == nil {
 		if err := c.get.refused(); err != nil && (c.disk == nil || !c.disk.has(obj.diskKey(i), obj.Sums[i])) {
 			c.unuseLocked(obj)
 			return nil, nil, err
 		}
-		c.startLocked(obj, i, i+1)
+		c.startLocked(obj, i, i+1, 0)
 		e = obj.blocks[i]
 	}
-	e.load.demandLocked(e)
+	if e.load.next == i && from < e.load.skip {
+		to = obj.blockLen(i) // it won't come this time: then again
+	}
+	e.load.demandLocked(e, to)
 	e.wanted = true
-	if e.ch == nil {
-		e.ch = make(chan struct{})
+	ch := e.ch
+	if b := e.block(); b != nil && b.Has(from, to) {
+		e.wake() // it has come just now
 	}
 	c.admitLocked()
-	return nil, e.ch, nil
+	return nil, ch, nil
+}
+
+// block is what there is of the block, nil if there is nothing.
+func (e *entry) block() *Block {
+	switch {
+	case e == nil:
+		return nil
+	case e.state == loading && e.load.next == e.i:
+		return e.load.blk
+	}
+	return e.blk
 }
 
 // dropLocked takes an entry out of the table. A pinned block lives on until it
@@ -145,10 +171,7 @@ func (c *Cache) dropLocked(e *entry) {
 		e.list.remove(e)
 	}
 	delete(e.obj.blocks, e.i)
-	if e.ch != nil {
-		close(e.ch)
-		e.ch = nil
-	}
+	e.wake()
 	if e.blk != nil && e.blk.refs.Add(-1) == 0 {
 		c.reclaimLocked(e.blk)
 	}
