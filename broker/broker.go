@@ -78,7 +78,8 @@ type Broker struct {
 	// listing is held by who changes what this broker lists as given up.
 	listing sync.Mutex
 	// lease is nil on a store whose session can't end while this broker lives.
-	lease *replication.Lease
+	lease     *replication.Lease
+	throttles throttles
 	// ready is closed when clients are served.
 	ready chan struct{}
 	// retentionDue asks for a round of retention before its time.
@@ -144,6 +145,9 @@ func (b *Broker) publish(x *topicIndex) {
 		b.log.Error("recording the controller epoch", "err", err)
 	}
 	before := b.topics.Swap(x)
+	if before.settings != x.settings {
+		b.throttles.configure(x.settings)
+	}
 	b.changed.raise()
 	if b.archive != nil && before.settings != x.settings {
 		b.archive.SetCopyRate(x.settings.Int("remote.log.manager.copy.max.bytes.per.second"))

@@ -44,10 +44,10 @@ func (b *Broker) alterConfigs(ctx context.Context, kind kmsg.ConfigResourceType,
 		entity = name
 		if name == "" {
 			entity = defaultEntity
-		} else if err := b.checkBrokerName(name); err != nil {
+		} else if id, err := b.knownBroker(name); err != nil {
 			return err
 		} else {
-			entity = strconv.Itoa(int(b.cfg.NodeID)) // "01" is 1
+			entity = brokerEntity(id) // "01" is 1
 		}
 		storeIn = meta.BrokerConfig
 		check = func(before, after map[string]string) error {
@@ -90,6 +90,21 @@ func (b *Broker) alterConfigs(ctx context.Context, kind kmsg.ConfigResourceType,
 		return nil
 	}
 }
+
+// knownBroker is the id of a broker of this cluster, be it away.
+func (b *Broker) knownBroker(name string) (int32, error) {
+	id, err := strconv.ParseInt(name, 10, 32)
+	if err != nil {
+		return 0, refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", name)
+	}
+	if r, ok := b.topics.Load().registrations[int32(id)]; int32(id) != b.cfg.NodeID && (!ok || r.Retired) {
+		return 0, refuse(kerr.InvalidRequest, "Broker %s is not registered", name)
+	}
+	return int32(id), nil
+}
+
+// brokerEntity is the entity of a broker's dynamic configs.
+func brokerEntity(id int32) string { return strconv.Itoa(int(id)) }
 
 // shows: the picture holds these configs.
 func (x *topicIndex) shows(kind meta.ConfigKind, entity string, want map[string]string) bool {

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"time"
 
 	"firn/replication/controller"
 	"firn/replication/meta"
@@ -12,11 +13,13 @@ import (
 // is, until ctx ends: a registration's campaigns end with it.
 func (b *Broker) runController(ctx context.Context, self meta.Registration) {
 	err := controller.New(controller.Config{
-		Store:   b.cfg.Meta,
-		Self:    self,
-		Rules:   b.electionRules,
-		Log:     b.log,
-		Elected: b.elected,
+		Store:        b.cfg.Meta,
+		Self:         self,
+		Rules:        b.electionRules,
+		Log:          b.log,
+		Elected:      b.elected,
+		BalanceEvery: b.balanceEvery(),
+		Balance:      controller.Balance{Percent: int(b.cfg.Settings.Int("leader.imbalance.per.broker.percentage"))},
 	}).Run(ctx)
 	if ctx.Err() == nil && !errors.Is(err, meta.ErrClosed) {
 		b.log.Error("the controller's loop has ended", "err", err)
@@ -28,6 +31,15 @@ func (b *Broker) elected(c controller.Change) {
 	if c.Why.Unclean() {
 		b.unclean.Add(1)
 	}
+}
+
+// balanceEvery is how often the controller looks whether leaderships are to be
+// given back to the preferred leaders; 0 for never.
+func (b *Broker) balanceEvery() time.Duration {
+	if !b.cfg.Settings.Bool("auto.leader.rebalance.enable") {
+		return 0
+	}
+	return time.Duration(b.cfg.Settings.Int("leader.imbalance.check.interval.seconds")) * time.Second
 }
 
 // electionRules are what a topic's settings, resolved with the broker's own, ask

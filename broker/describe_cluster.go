@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,7 +16,7 @@ const endpointBrokers = 1
 // handleDescribeCluster answers DescribeCluster: v0–2.
 //
 //	v1 EndpointType
-//	v2 IncludeFencedBrokers: a broker is either registered or not known, so there are none
+//	v2 IncludeFencedBrokers: those that were registered and are away
 func handleDescribeCluster(b *Broker, _ context.Context, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.DescribeClusterRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
@@ -39,8 +40,26 @@ func handleDescribeCluster(b *Broker, _ context.Context, r *request) kmsg.Respon
 			resp.Brokers = append(resp.Brokers, n)
 		}
 	}
+	if req.IncludeFencedBrokers {
+		for _, id := range x.away() {
+			n := kmsg.NewDescribeClusterResponseBroker()
+			n.NodeID, n.Port, n.IsFenced = id, -1, true
+			resp.Brokers = append(resp.Brokers, n)
+		}
+	}
 	if req.IncludeClusterAuthorizedOperations {
 		resp.ClusterAuthorizedOperations = clusterOperations
 	}
 	return resp
+}
+
+// away are the brokers that were registered, are not now, and were not unregistered.
+func (x *topicIndex) away() (ids []int32) {
+	for id, r := range x.registrations {
+		if !r.Retired && x.broker(id) == nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }

@@ -58,10 +58,14 @@ func apis() []api {
 		{kmsg.DescribeLogDirs, 1, 5, handleDescribeLogDirs},
 		{kmsg.CreatePartitions, 0, 3, handleCreatePartitions},
 		{kmsg.DeleteGroups, 0, 2, handleDeleteGroups},
+		{kmsg.ElectLeaders, 0, 2, handleElectLeaders},
 		{kmsg.IncrementalAlterConfigs, 0, 1, handleIncrementalAlterConfigs},
+		{kmsg.AlterPartitionAssignments, 0, 1, handleAlterPartitionReassignments},
+		{kmsg.ListPartitionReassignments, 0, 0, handleListPartitionReassignments},
 		{kmsg.OffsetDelete, 0, 0, handleOffsetDelete},
 		{kmsg.DescribeCluster, 0, 2, handleDescribeCluster},
 		{kmsg.DescribeProducers, 0, 0, handleDescribeProducers},
+		{kmsg.UnregisterBroker, 0, 0, handleUnregisterBroker},
 		{kmsg.DescribeTopicPartitions, 0, 0, handleDescribeTopicPartitions},
 	}
 }

@@ -133,6 +133,7 @@ func (m *image) draw() *topicIndex {
 		offline:         m.meta.Offline,
 		controllerEpoch: m.meta.ControllerEpoch,
 		brokers:         slices.SortedFunc(maps.Values(m.meta.Brokers), func(a, b meta.Broker) int { return int(a.ID) - int(b.ID) }),
+		registrations:   m.meta.Registrations,
 	}
 	m.drawSettings(x)
 	for name, from := range m.meta.Topics {
@@ -167,13 +168,15 @@ func (m *image) drawSettings(x *topicIndex) {
 // drawTopic draws one topic; old is how it was drawn before, or nil.
 func drawTopic(settings *config.Broker, old *topic, from *meta.TopicImage) *topic {
 	t := &topic{
-		Topic:     from.Topic,
-		from:      from,
-		internal:  isInternal(from.Name),
-		overrides: from.Config.Values,
-		states:    from.States,
-		parts:     make([]*replication.Partition, len(from.Replicas)),
-		stats:     &topicStats{},
+		Topic:              from.Topic,
+		from:               from,
+		internal:           isInternal(from.Name),
+		overrides:          from.Config.Values,
+		states:             from.States,
+		parts:              make([]*replication.Partition, len(from.Replicas)),
+		stats:              &topicStats{},
+		throttledLeaders:   readThrottled(from.Config.Values["leader.replication.throttled.replicas"]),
+		throttledFollowers: readThrottled(from.Config.Values["follower.replication.throttled.replicas"]),
 	}
 	t.settings = settings.Topic(t.overrides, neverArchived(t.Name))
 	if old != nil && old.ID == t.ID {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"firn/replication/controller"
 )
 
 // maxPartitions is how many partitions a topic can have: its node, which lists
@@ -12,28 +14,14 @@ import (
 const maxPartitions = 10_000
 
 // placeReplicas spreads n partitions from number first on over the registered
-// brokers: leaders in turn from a random start, followers shifted against them,
-// so that no broker's partitions all share their followers.
+// brokers and their racks.
 func placeReplicas(x *topicIndex, first, n, factor int) ([][]int32, error) {
 	brokers := len(x.brokers)
 	if factor > brokers || brokers == 0 {
 		return nil, refuse(kerr.InvalidReplicationFactor,
 			"Unable to replicate the partition %d time(s): The target replication factor of %d cannot be reached because only %d broker(s) are registered.", factor, factor, brokers)
 	}
-	start, shift := rand.IntN(brokers), rand.IntN(brokers)
-	out := make([][]int32, n)
-	for i := range out {
-		p := first + i
-		if p > 0 && p%brokers == 0 {
-			shift++
-		}
-		lead := (start + p) % brokers
-		out[i] = []int32{x.brokers[lead].ID}
-		for r := range factor - 1 {
-			out[i] = append(out[i], x.brokers[(lead+1+(shift+r)%(brokers-1))%brokers].ID)
-		}
-	}
-	return out, nil
+	return controller.Place(x.brokers, first, n, factor, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))), nil
 }
 
 // checkAssignment judges replicas that a client has placed itself. factor 0

@@ -2,10 +2,13 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"firn/replication/meta"
+	"firn/segment"
 	"firn/tiering"
 )
 
@@ -59,6 +62,9 @@ func (b *Broker) purge(ctx context.Context) (again time.Duration) {
 	}
 	again = purgeEvery
 	for _, p := range purges {
+		if p, err = b.logsGone(ctx, p); err != nil && ctx.Err() == nil {
+			b.log.Warn("telling that a deleted topic's logs are gone; will retry", "topic", p.Name, "err", err)
+		}
 		if !b.purges(p) {
 			continue
 		}
@@ -99,5 +105,48 @@ func (b *Broker) purgeTopic(ctx context.Context, p meta.Purge) (wait time.Durati
 			return 0, err
 		}
 	}
+	if waiting, err := b.waitsForLogs(ctx, p); waiting || err != nil {
+		return 0, err
+	}
 	return 0, b.commit(ctx, meta.Purged(p))
+}
+
+// logsGone says in the tombstone that this broker has none of the topic's logs any
+// more, if it waits for that: brokers that are away keep it standing until they
+// are back, have found it, and have deleted theirs.
+func (b *Broker) logsGone(ctx context.Context, p meta.Purge) (meta.Purge, error) {
+	if !slices.Contains(p.Waiting, b.cfg.NodeID) {
+		return p, nil
+	}
+	found, err := b.replicas.dir.Partitions()
+	if err != nil {
+		return p, err
+	}
+	if slices.ContainsFunc(found, func(f segment.Found) bool { return f.TopicID == p.ID }) {
+		return p, nil
+	}
+	if err := b.commit(ctx, meta.LogsGone(p, b.cfg.NodeID)); err != nil {
+		if errors.Is(err, meta.ErrVersion) || errors.Is(err, meta.ErrNotFound) {
+			err = nil // another broker said so; the next look says ours
+		}
+		return p, err
+	}
+	p.Waiting = slices.DeleteFunc(slices.Clone(p.Waiting), func(id int32) bool { return id == b.cfg.NodeID })
+	p.Version++
+	return p, nil
+}
+
+// waitsForLogs: a broker that had logs of the topic has yet to delete them. One
+// that was unregistered never will.
+func (b *Broker) waitsForLogs(ctx context.Context, p meta.Purge) (bool, error) {
+	for _, id := range p.Waiting {
+		r, err := meta.LoadRegistration(ctx, b.cfg.Meta, id)
+		if errors.Is(err, meta.ErrNotFound) {
+			continue
+		}
+		if err != nil || !r.Retired {
+			return true, err
+		}
+	}
+	return false, nil
 }

@@ -29,6 +29,8 @@ type topicIndex struct {
 	// is those values by entity, as they stand in the store.
 	settings *config.Broker
 	dynamic  map[string]map[string]string
+	// registrations are of all brokers that ever were.
+	registrations map[int32]meta.Registration
 	// deleting are the names of topics that are deleted but not gone yet: they
 	// can't be taken.
 	deleting map[string]bool
@@ -49,6 +51,8 @@ type topic struct {
 	// parts[p] is the replica that this broker hosts, nil if it hosts none.
 	parts []*replication.Partition
 	stats *topicStats
+	// throttledLeaders and throttledFollowers are replicas whose replication is bounded.
+	throttledLeaders, throttledFollowers *throttledReplicas
 }
 
 // partition returns the hosted replica of partition p, or nil.

@@ -3,8 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"firn/replication/meta"
@@ -19,6 +19,13 @@ type Config struct {
 	// Rules are a topic's rules for elections; nil means those of its own
 	// configs alone, with Kafka's defaults.
 	Rules func(*meta.TopicImage) Rules
+	// Ask finds out where replicas end, as far as they answer in time; nil means
+	// that none does. It is called from one goroutine at a time.
+	Ask func(context.Context, []Question) map[Replica]LogEnd
+	// BalanceEvery is how often it is looked whether leaderships are to be given
+	// back, 0 for never; Balance says when they are.
+	BalanceEvery time.Duration
+	Balance      Balance
 	// Log is the logger; nil discards.
 	Log *slog.Logger
 	// Elected, if set, is told of each change that was committed, for metrics.
@@ -32,18 +39,27 @@ type Controller struct {
 
 	office meta.Controllership
 	leads  bool
+	// stands: it is to campaign, for the office may be vacant.
+	stands bool
 	img    *meta.Image // nil: everything is to be read
 	after  int64       // the last note that img knows
 	// refused: a write was, so that img is behind. The note that says why is
 	// there, or on its way; if none comes, everything is read again.
 	refused bool
+
+	balance, trim, audit timer
+	asked                asked
 }
 
 // New makes a Controller, which does nothing until Step or Run.
 func New(cfg Config) *Controller {
-	c := &Controller{cfg: cfg, log: cfg.Log}
+	c := &Controller{cfg: cfg, log: cfg.Log, stands: true}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
+	}
+	c.balance.every, c.trim.every, c.audit.every = cfg.BalanceEvery, trimEvery, auditEvery
+	if _, ok := cfg.Store.(meta.Trimming); !ok {
+		c.trim.every = 0
 	}
 	return c
 }
@@ -54,99 +70,49 @@ func (c *Controller) Leads() bool { return c.leads }
 // Step does what is due: campaign, read everything, or decide and write. It
 // waits for nothing but the store, and changes nothing when all is as it should be.
 func (c *Controller) Step(ctx context.Context) error {
-	if !c.leads {
-		if err := c.campaign(ctx); err != nil || !c.leads {
+	now := time.Now()
+	if !c.leads && c.stands {
+		if err := c.campaign(ctx, now); err != nil {
 			return err
 		}
 	}
+	if !c.leads {
+		return nil
+	}
 	if c.img == nil {
+		begin := time.Now()
 		img, after, err := meta.Begin(ctx, c.cfg.Store)
 		if err != nil {
 			return err
 		}
 		c.img, c.after, c.refused = img, after, false
+		c.log.Info("controller has read the cluster's metadata", "topics", len(img.Topics), "took", time.Since(begin))
 	}
-	plan := Decide(Snapshot{Image: c.img, Epoch: c.office.Epoch, Rules: c.cfg.Rules})
-	if err := c.change(ctx, plan.Changes); err != nil {
+	s := Snapshot{Image: c.img, Epoch: c.office.Epoch, Rules: c.cfg.Rules, Ends: c.asked.ends}
+	if c.balance.due(now) {
+		s.Balance = &c.cfg.Balance
+	}
+	if err := c.carryOut(ctx, Decide(s)); err != nil || !c.leads {
 		return err
 	}
-	for _, t := range plan.Finish {
-		if err := c.finish(ctx, t); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.keep(ctx, now)
 }
 
 // campaign tries to become controller. That somebody else is is no error.
-func (c *Controller) campaign(ctx context.Context) error {
+func (c *Controller) campaign(ctx context.Context, now time.Time) error {
 	office, err := meta.Campaign(ctx, c.cfg.Store, c.cfg.Self)
 	if errors.Is(err, meta.ErrNotController) {
+		c.stands = false
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c.office, c.leads, c.img = office, true, nil
+	c.office, c.leads, c.img, c.asked.ends = office, true, nil, nil
+	c.balance.begin(now, firstBalance)
+	c.trim.begin(now, 0)
+	c.audit.begin(now, auditEvery)
 	c.log.Info("controller elected", "broker", c.cfg.Self.ID, "epoch", office.Epoch)
-	return nil
-}
-
-// change writes changes of state.
-func (c *Controller) change(ctx context.Context, changes []Change) error {
-	if len(changes) == 0 {
-		return nil
-	}
-	writes := make([]meta.Write, len(changes))
-	for i, ch := range changes {
-		w, err := meta.ChangeState(ch.StateChange)
-		if err != nil {
-			return err
-		}
-		writes[i] = w.With(c.office.Fence())
-	}
-	begin := time.Now()
-	errs := meta.CommitAll(ctx, c.cfg.Store, writes)
-	unclean := 0
-	for i, ch := range changes {
-		if errs[i] != nil {
-			continue
-		}
-		if ch.Why.Unclean() {
-			unclean++
-			c.log.Debug("unclean leader elected", "topic", ch.Topic, "partition", ch.Partition,
-				"broker", ch.State.Leader.ID, "epoch", ch.State.LeaderEpoch)
-		}
-		if c.cfg.Elected != nil {
-			c.cfg.Elected(ch)
-		}
-	}
-	if unclean > 0 {
-		c.log.Warn("leaders elected that may lack committed records", "partitions", unclean)
-	}
-	if err := c.outcome(errs); err != nil {
-		return err
-	}
-	c.log.Info("partition states written", "partitions", len(changes), "took", time.Since(begin))
-	return nil
-}
-
-// finish finishes the deletion of a topic.
-func (c *Controller) finish(ctx context.Context, t meta.Topic) error {
-	writes, err := meta.FinishDelete(ctx, c.cfg.Store, t)
-	if err != nil {
-		return err
-	}
-	for i, w := range writes {
-		writes[i] = w.With(c.office.Fence())
-	}
-	errs := meta.CommitAll(ctx, c.cfg.Store, writes)
-	if err := c.outcome(errs); err != nil {
-		return fmt.Errorf("controller: deleting %s: %w", t.Name, err)
-	}
-	if errs[len(errs)-1] == nil {
-		c.log.Info("topic deleted", "topic", t.Name)
-	}
 	return nil
 }
 
@@ -163,7 +129,7 @@ func (c *Controller) outcome(errs []error) error {
 			c.img = nil
 			return err
 		case refused.Op.Path == fence.Path:
-			c.leads, c.img = false, nil
+			c.leads, c.stands, c.img = false, true, nil
 			c.log.Warn("another broker has become controller", "epoch", c.office.Epoch)
 			return nil
 		default:
@@ -179,7 +145,7 @@ func (c *Controller) Notes(ctx context.Context, notes []meta.Note, err error) er
 	gap := (*meta.ErrGap)(nil)
 	switch {
 	case errors.As(err, &gap):
-		c.img, c.after = nil, gap.Last
+		c.img, c.after, c.stands = nil, gap.Last, true
 		return nil
 	case err != nil:
 		return err
@@ -187,6 +153,7 @@ func (c *Controller) Notes(ctx context.Context, notes []meta.Note, err error) er
 		return nil
 	}
 	c.after, c.refused = notes[len(notes)-1].Number, false
+	c.stands = c.stands || slices.ContainsFunc(notes, func(n meta.Note) bool { return n.Brokers })
 	if c.img == nil {
 		return nil
 	}
@@ -195,59 +162,4 @@ func (c *Controller) Notes(ctx context.Context, notes []meta.Note, err error) er
 		return err
 	}
 	return nil
-}
-
-const (
-	// retryAfter is how long Run waits after an error.
-	retryAfter = 200 * time.Millisecond
-	// lookAgain is how long Run waits without a note before it steps all the
-	// same: a refused write is tried again when nobody tells why it was refused.
-	lookAgain = 10 * time.Second
-)
-
-// Run steps whenever something has changed, until ctx or the store's session
-// ends.
-func (c *Controller) Run(ctx context.Context) error {
-	_, lost := c.cfg.Store.Session()
-	for {
-		err := c.Step(ctx)
-		wait := lookAgain
-		if c.refused {
-			wait = retryAfter
-		}
-		if err == nil {
-			err = c.await(ctx, wait)
-		}
-		if err != nil {
-			if ctx.Err() == nil {
-				c.log.Warn("controller failed; will retry", "err", err)
-			}
-			select {
-			case <-time.After(retryAfter):
-			case <-lost:
-			case <-ctx.Done():
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-lost:
-			return meta.ErrClosed
-		default:
-		}
-	}
-}
-
-// await waits for notes, at most for wait, and takes them.
-func (c *Controller) await(ctx context.Context, wait time.Duration) error {
-	short, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	notes, err := c.cfg.Store.Changes(short, c.after)
-	if err != nil && short.Err() != nil {
-		if c.refused {
-			c.img = nil
-		}
-		return nil
-	}
-	return c.Notes(ctx, notes, err)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,6 +26,11 @@ var update = flag.Bool("update", false, "write what comes out into testdata")
 //	drain   ID                    it gives up everything
 //	topic   NAME replicas=1,2:2,1 min=N unclean deleting
 //	state   NAME-N leader=M epoch=N isr=M,… eligible=M,…
+//	reassign NAME-N to=1,2        an operator's wish
+//	cancel  NAME-N
+//	elect   WISH KIND NAME-N,…    another one
+//	ends    NAME-N M=EPOCH:END …  what replicas answer
+//	balance PERCENT               this time, leaderships are given back
 //
 // A member is written id/broker epoch.
 func TestFiles(t *testing.T) {
@@ -64,7 +70,11 @@ func runFile(t *testing.T, file string) {
 }
 
 // cluster is the picture that is drawn.
-type cluster struct{ img *meta.Image }
+type cluster struct {
+	img     *meta.Image
+	ends    map[Replica]LogEnd
+	balance *Balance
+}
 
 func (c *cluster) run(t *testing.T, in string) string {
 	for line := range strings.SplitSeq(in, "\n") {
@@ -78,7 +88,9 @@ func (c *cluster) run(t *testing.T, in string) string {
 				Registrations: map[int32]meta.Registration{},
 				Offline:       map[int32]meta.Offline{},
 				Topics:        map[string]*meta.TopicImage{},
+				Elections:     map[string]meta.Election{},
 			}
+			c.ends = map[Replica]LogEnd{}
 			continue
 		}
 		if len(f) < 2 {
@@ -142,6 +154,33 @@ func (c *cluster) command(t *testing.T, cmd, name string, args []string) {
 			ISR:         members(t, value(args, "isr")),
 			Eligible:    members(t, value(args, "eligible")),
 		}
+	case "reassign":
+		topic, p := partitionName(t, name)
+		var to []int32
+		for s := range strings.SplitSeq(value(args, "to"), ",") {
+			to = append(to, int32(number(t, s)))
+		}
+		c.edit(topic, func(t meta.Topic) meta.Topic { return t.Reassign(p, to) })
+	case "cancel":
+		topic, p := partitionName(t, name)
+		c.edit(topic, func(t meta.Topic) meta.Topic { return t.Cancel(p) })
+	case "elect":
+		e := meta.Election{Name: name, Kind: meta.ElectionKind(args[0]), Partitions: map[string][]int32{}}
+		for s := range strings.SplitSeq(args[1], ",") {
+			topic, p := partitionName(t, s)
+			e.Partitions[topic] = append(e.Partitions[topic], p)
+		}
+		c.img.Elections[name] = e
+	case "ends":
+		topic, p := partitionName(t, name)
+		for _, a := range args {
+			m, end, _ := strings.Cut(a, "=")
+			epoch, offset, _ := strings.Cut(end, ":")
+			r := Replica{c.img.Topics[topic].ID, p, members(t, m)[0], c.img.Topics[topic].States[p].LeaderEpoch}
+			c.ends[r] = LogEnd{int32(number(t, epoch)), number(t, offset)}
+		}
+	case "balance":
+		c.balance = &Balance{Percent: int(number(t, name))}
 	default:
 		t.Fatalf("unknown command %q", cmd)
 	}
@@ -149,28 +188,96 @@ func (c *cluster) command(t *testing.T, cmd, name string, args []string) {
 
 // decide decides, carries it out, and tells.
 func (c *cluster) decide() string {
-	plan := Decide(Snapshot{Image: c.img, Epoch: 1})
+	plan := Decide(Snapshot{Image: c.img, Epoch: 1, Ends: c.ends, Balance: c.balance})
+	c.balance = nil
 	var out []string
 	for _, ch := range plan.Changes {
-		s := ch.State
-		out = append(out, fmt.Sprintf("%s-%d %s: leader=%s epoch=%d isr=%s eligible=%s", ch.Topic, ch.Partition, ch.Why,
-			text([]meta.Member{s.Leader}), s.LeaderEpoch, text(s.ISR), text(s.Eligible)))
-		if s.Version++; s.Version < 0 {
-			s.Version = 0
+		out = append(out, describe(ch))
+	}
+	for _, m := range plan.Moves {
+		for _, ch := range m.Ended {
+			out = append(out, fmt.Sprintf("%s replicas=%v", describe(ch), m.Topic.Target(ch.Partition)))
 		}
-		c.img.Topics[ch.Topic].States[ch.Partition] = s
-		if _, err := meta.ChangeState(ch.StateChange); err != nil {
-			out = append(out, err.Error())
-		}
+	}
+	for _, q := range plan.Ask {
+		out = append(out, fmt.Sprintf("ask %s about %s-%d in epoch %d", text([]meta.Member{q.Member}), q.Name, q.Partition, q.Epoch))
+	}
+	for _, e := range plan.Granted {
+		out = append(out, "granted "+e.Name)
+	}
+	if err := apply(c.img, plan); err != nil {
+		out = append(out, err.Error())
 	}
 	for _, t := range plan.Finish {
 		out = append(out, "finish deleting "+t.Name)
-		delete(c.img.Topics, t.Name)
 	}
 	if len(out) == 0 {
 		return "nothing"
 	}
 	return strings.Join(out, "\n")
+}
+
+// edit changes a topic's node.
+func (c *cluster) edit(name string, f func(meta.Topic) meta.Topic) {
+	t := *c.img.Topics[name]
+	t.Topic = f(t.Topic)
+	c.img.Topics[name] = &t
+}
+
+func describe(ch Change) string {
+	s := ch.State
+	return fmt.Sprintf("%s-%d %s: leader=%s epoch=%d isr=%s eligible=%s", ch.Topic, ch.Partition, ch.Why,
+		text([]meta.Member{s.Leader}), s.LeaderEpoch, text(s.ISR), text(s.Eligible))
+}
+
+// apply carries a plan out on a picture, as the store would.
+func apply(img *meta.Image, plan Plan) error {
+	put := func(ch Change) error {
+		s := ch.State
+		if s.Version++; s.Version < 0 {
+			s.Version = 0
+		}
+		t := *img.Topics[ch.Topic]
+		t.States = slices.Clone(t.States)
+		t.States[ch.Partition] = s
+		img.Topics[ch.Topic] = &t
+		_, err := meta.ChangeState(ch.StateChange)
+		return err
+	}
+	for _, ch := range plan.Changes {
+		if err := put(ch); err != nil {
+			return err
+		}
+	}
+	for _, m := range plan.Moves {
+		var states []meta.StateChange
+		for _, ch := range m.Ended {
+			if err := put(ch); err != nil {
+				return err
+			}
+			states = append(states, ch.StateChange)
+		}
+		w, n, err := meta.FinishMoves(m.Topic, states)
+		if err != nil || n != len(states) {
+			return fmt.Errorf("%d of %d moves: %w", n, len(states), err)
+		}
+		for _, o := range w.Ops {
+			if o.Path == meta.TopicPath(m.Topic.Name) {
+				t := *img.Topics[m.Topic.Name]
+				if t.Topic, err = meta.DecodeTopic(t.Name, meta.Node{Value: o.Value, Version: t.Version + 1}); err != nil {
+					return err
+				}
+				img.Topics[m.Topic.Name] = &t
+			}
+		}
+	}
+	for _, t := range plan.Finish {
+		delete(img.Topics, t.Name)
+	}
+	for _, e := range plan.Granted {
+		delete(img.Elections, e.Name)
+	}
+	return nil
 }
 
 func value(args []string, key string) string {

@@ -1,8 +1,8 @@
-// Package controller makes the cluster's decisions: who leads which partition.
-// Decide is pure: from a picture of the cluster to the states that partitions
-// should have. Controller is the thin loop around it: it campaigns, keeps the
-// picture current by the change notes, and writes what was decided. It knows no
-// log, no network and no protocol.
+// Package controller makes the cluster's decisions: who leads which partition,
+// where replicas are placed, when a reassignment ends. Decide is pure: from a
+// picture of the cluster to the states that partitions should have. Controller is
+// the thin loop around it: it campaigns, keeps the picture current by the change
+// notes, and writes what was decided. It knows no log, no network and no protocol.
 //
 // # An election (R4, R6)
 //
@@ -13,12 +13,29 @@
 //  1. the first replica that is in the ISR, registered, and still holds what it
 //     was counted for, leads; the ISR keeps those of whom that is true;
 //  2. else the first such eligible member leads, alone in the ISR;
-//  3. else, where the topic allows unclean elections, the first live replica;
-//  4. else, when all who might have what was committed are back and only one
-//     ever was, that one: it has what there is left to have;
+//  3. else, where the topic allows unclean elections or an operator asks for one,
+//     the first live replica;
+//  4. else, when all who might have what was committed are back, the one whose log
+//     goes furthest; with more than one they are asked, which Plan.Ask is for;
 //  5. else nobody leads, and nothing else changes.
 //
 // 3 and 4 are unclean: they are counted, and may have lost records.
+//
+// # Who leads without need
+//
+// A leader that is draining hands over to another in sync. The preferred leader,
+// the first replica, gets its leadership back when an operator wishes it, or when
+// too many of its partitions are led by others; only if it is in sync.
+//
+// # A reassignment
+//
+//	wish     Replicas = new ++ leaving   Adding, Removing     any broker, in the topic's node
+//	            │  new ones fetch, their leaders add them to the ISR
+//	            ▼  Adding ⊆ ISR, and enough of those that stay
+//	end      state: ISR without Removing, a leader that stays, epoch + 1  ┐ one commit
+//	         topic: Replicas = new                                        ┘
+//
+// Taken back, it is a reassignment to what there was before.
 //
 // Every write is fenced by the controller epoch and checks what it rests on, so
 // that a decision on an old picture is refused, not obeyed. A crash between two

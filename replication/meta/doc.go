@@ -18,7 +18,9 @@
 //	/firn/tier/<topicId>/<p>                 the archive's pointer (T3)
 //	/firn/offline/<id>                       what a broker gives up (S7)
 //	/firn/lease/<id>                         ephemeral: rewritten to keep a lease
-//	/firn/purge/<topicId>                    tombstone of a deleted topic's archive
+//	/firn/purge/<topicId>                    tombstone of a deleted topic: its archive, and its
+//	                                         logs on brokers that were away
+//	/firn/elections/<name>                   wishes for elections, until they are granted
 //	/firn/archive                            id of the archive, made once
 //
 // Names and JSON are those of Kafka with ZooKeeper where it has one, with fields

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -24,6 +25,10 @@ type Image struct {
 	Topics          map[string]*TopicImage
 	// BrokerConfigs by entity: an id, or "<default>".
 	BrokerConfigs map[string]Config
+	// Elections are the wishes that are not granted yet, by name.
+	Elections map[string]Election
+
+	audited TopicPartition // what Audit begins with
 }
 
 // TopicImage is a topic with its configs and the states of its partitions.
@@ -62,10 +67,8 @@ func load(ctx context.Context, s Store) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		if err := img.readTopic(ctx, s, name); err != nil {
-			return nil, err
-		}
+	if err := img.readTopics(ctx, s, names); err != nil {
+		return nil, err
 	}
 	entities, err := s.Children(ctx, configs+"/"+string(BrokerConfig))
 	if err != nil {
@@ -76,7 +79,8 @@ func load(ctx context.Context, s Store) (*Image, error) {
 			return nil, err
 		}
 	}
-	return img, nil
+	img.Elections, err = loadElections(ctx, s)
+	return img, err
 }
 
 // Update reads again what the notes name. After an error some of it may have
@@ -91,25 +95,32 @@ func (img *Image) Update(ctx context.Context, s Store, notes []Note) error {
 			return err
 		}
 	}
-	for name := range unique(all.Topics) {
-		if err := img.readTopic(ctx, s, name); err != nil {
-			return err
-		}
+	if err := img.readTopics(ctx, s, unique(all.Topics)); err != nil {
+		return err
 	}
-	for entity := range unique(all.Configs) {
+	for _, entity := range unique(all.Configs) {
 		if err := img.readConfig(ctx, s, entity); err != nil {
 			return err
 		}
 	}
+	if all.Elections {
+		wishes, err := loadElections(ctx, s)
+		if err != nil {
+			return err
+		}
+		img.Elections = wishes
+	}
 	return img.readStates(ctx, s, unique(all.Partitions))
 }
 
-func unique[T comparable](list []T) map[T]bool {
-	set := make(map[T]bool, len(list))
-	for _, v := range list {
-		set[v] = true
-	}
-	return set
+// unique is list with each value once.
+func unique[T comparable](list []T) []T {
+	seen := make(map[T]bool, len(list))
+	return slices.DeleteFunc(slices.Clone(list), func(v T) bool {
+		was := seen[v]
+		seen[v] = true
+		return was
+	})
 }
 
 func (img *Image) readBrokers(ctx context.Context, s Store) error {
@@ -163,32 +174,78 @@ func (img *Image) Registered() map[int32]Registration {
 	return now
 }
 
-// readTopic reads a topic, and those states that aren't known yet: those that
-// change are named by notes of their own.
-func (img *Image) readTopic(ctx context.Context, s Store, name string) error {
-	t, err := loadTopic(ctx, s, name)
-	if errors.Is(err, ErrNotFound) {
-		delete(img.Topics, name)
-		return nil
-	}
+// readTopics reads topics, and those of their states that aren't known yet: those
+// that change are named by notes of their own.
+func (img *Image) readTopics(ctx context.Context, s Store, names []string) error {
+	read := make([]*TopicImage, len(names))
+	err := parallel(ctx, len(names), func(ctx context.Context, i int) error {
+		t, err := loadTopic(ctx, s, names[i])
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		read[i] = t
+		return err
+	})
 	if err != nil {
 		return err
 	}
+	var missing []stateSlot
+	for i, name := range names {
+		if read[i] != nil {
+			missing = append(missing, read[i].succeed(img.Topics[name])...)
+		}
+	}
+	if err := fillStates(ctx, s, missing); err != nil {
+		return err
+	}
+	for i, name := range names {
+		if read[i] == nil {
+			delete(img.Topics, name)
+		} else {
+			img.Topics[name] = read[i]
+		}
+	}
+	return nil
+}
+
+// succeed has t, as just read, take the place of old, which may be nil: what old
+// knew later it keeps, and the states that old knew. It returns those to be read.
+func (t *TopicImage) succeed(old *TopicImage) []stateSlot {
+	t.States = make([]PartitionState, len(t.Replicas))
 	var known []PartitionState
-	if old := img.Topics[name]; old != nil && old.ID == t.ID {
+	if old != nil && old.ID == t.ID {
 		if old.Rev > t.Rev { // Z1
 			t.Topic = old.Topic
+			t.States = make([]PartitionState, len(t.Replicas))
 		}
 		if t.Config.Version != Missing && old.Config.Rev > t.Config.Rev {
 			t.Config = old.Config
 		}
 		known = old.States
 	}
-	if err := t.readStates(ctx, s, known); err != nil {
-		return err
+	var missing []stateSlot
+	for p := range t.States {
+		if p < len(known) && known[p].Version != Missing {
+			t.States[p] = known[p]
+		} else {
+			missing = append(missing, stateSlot{t, int32(p)})
+		}
 	}
-	img.Topics[name] = t
-	return nil
+	return missing
+}
+
+// stateSlot is a state that is to be read.
+type stateSlot struct {
+	topic     *TopicImage
+	partition int32
+}
+
+func fillStates(ctx context.Context, s Store, slots []stateSlot) error {
+	return parallel(ctx, len(slots), func(ctx context.Context, i int) (err error) {
+		t, p := slots[i].topic, slots[i].partition
+		t.States[p], err = LoadState(ctx, s, t.Name, p)
+		return err
+	})
 }
 
 // LoadTopic reads a topic with everything of it; ErrNotFound if there is none.
@@ -197,7 +254,7 @@ func LoadTopic(ctx context.Context, s Store, name string) (*TopicImage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t, t.readStates(ctx, s, nil)
+	return t, fillStates(ctx, s, t.succeed(nil))
 }
 
 func loadTopic(ctx context.Context, s Store, name string) (*TopicImage, error) {
@@ -211,22 +268,6 @@ func loadTopic(ctx context.Context, s Store, name string) (*TopicImage, error) {
 	}
 	t.Config, err = LoadConfig(ctx, s, TopicConfig, name)
 	return t, err
-}
-
-// readStates fills in the states, those that are known without reading.
-func (t *TopicImage) readStates(ctx context.Context, s Store, known []PartitionState) error {
-	t.States = make([]PartitionState, len(t.Replicas))
-	for p := range t.States {
-		if p < len(known) && known[p].Version != Missing {
-			t.States[p] = known[p]
-			continue
-		}
-		var err error
-		if t.States[p], err = LoadState(ctx, s, t.Name, int32(p)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // LoadState reads a partition's state; NoState if it has none yet.
@@ -247,23 +288,28 @@ func LoadState(ctx context.Context, s Store, topic string, p int32) (PartitionSt
 
 // readStates reads states again. A topic is copied once, however many of its
 // partitions have changed, since others may hold the old one.
-func (img *Image) readStates(ctx context.Context, s Store, parts map[TopicPartition]bool) error {
+func (img *Image) readStates(ctx context.Context, s Store, parts []TopicPartition) error {
+	parts = slices.DeleteFunc(parts, func(tp TopicPartition) bool {
+		t := img.Topics[tp.Topic] // nil: it has gone, or a note about it is on its way
+		return t == nil || tp.Partition < 0 || int(tp.Partition) >= len(t.States)
+	})
+	read := make([]PartitionState, len(parts))
+	err := parallel(ctx, len(parts), func(ctx context.Context, i int) (err error) {
+		read[i], err = LoadState(ctx, s, parts[i].Topic, parts[i].Partition)
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	copied := make(map[string]bool)
-	for tp := range parts {
-		t := img.Topics[tp.Topic]
-		if t == nil || tp.Partition < 0 || int(tp.Partition) >= len(t.States) {
-			continue // its topic has gone, or a note about it is on its way
-		}
-		state, err := LoadState(ctx, s, tp.Topic, tp.Partition)
-		if err != nil {
-			return err
-		}
+	for i, tp := range parts {
+		t, state := img.Topics[tp.Topic], read[i]
 		if state.Version != Missing && state.Rev < t.States[tp.Partition].Rev { // Z1
 			continue
 		}
 		if !copied[tp.Topic] {
 			c := *t
-			c.States = append([]PartitionState(nil), t.States...)
+			c.States = slices.Clone(t.States)
 			t, copied[tp.Topic] = &c, true
 			img.Topics[tp.Topic] = t
 		}

@@ -7,11 +7,12 @@ type noteJSON struct {
 	Partitions map[string][]int32 `json:"partitions,omitempty"`
 	Configs    []string           `json:"configs,omitempty"`
 	Brokers    bool               `json:"brokers,omitempty"`
+	Elections  bool               `json:"elections,omitempty"`
 }
 
 // Encode is the value of an Announce.
 func (n Note) Encode() []byte {
-	j := noteJSON{Topics: n.Topics, Configs: n.Configs, Brokers: n.Brokers}
+	j := noteJSON{Topics: n.Topics, Configs: n.Configs, Brokers: n.Brokers, Elections: n.Elections}
 	if len(n.Partitions) > 0 {
 		j.Partitions = make(map[string][]int32)
 		for _, tp := range n.Partitions {
@@ -27,7 +28,7 @@ func DecodeNote(b []byte) (Note, error) {
 	if err := decode("note", b, &j); err != nil {
 		return Note{}, err
 	}
-	n := Note{Topics: j.Topics, Configs: j.Configs, Brokers: j.Brokers}
+	n := Note{Topics: j.Topics, Configs: j.Configs, Brokers: j.Brokers, Elections: j.Elections}
 	for topic, ps := range j.Partitions {
 		for _, p := range ps {
 			n.Partitions = append(n.Partitions, TopicPartition{topic, p})
@@ -38,7 +39,7 @@ func DecodeNote(b []byte) (Note, error) {
 
 // IsZero: nothing to tell.
 func (n Note) IsZero() bool {
-	return len(n.Topics) == 0 && len(n.Partitions) == 0 && len(n.Configs) == 0 && !n.Brokers
+	return len(n.Topics) == 0 && len(n.Partitions) == 0 && len(n.Configs) == 0 && !n.Brokers && !n.Elections
 }
 
 // merge adds what m tells.
@@ -47,4 +48,5 @@ func (n *Note) merge(m Note) {
 	n.Partitions = append(n.Partitions, m.Partitions...)
 	n.Configs = append(n.Configs, m.Configs...)
 	n.Brokers = n.Brokers || m.Brokers
+	n.Elections = n.Elections || m.Elections
 }

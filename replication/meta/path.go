@@ -25,6 +25,7 @@ const (
 	purge         = "/firn/purge"
 	archiveID     = "/firn/archive"
 	leases        = "/firn/lease"
+	elections     = "/firn/elections"
 )
 
 // roots are the nodes that everything else stands below, parents first.
@@ -32,7 +33,7 @@ var roots = [...]string{
 	"/brokers", brokerIDs, topics,
 	configs, configs + "/" + string(TopicConfig), configs + "/" + string(BrokerConfig),
 	"/cluster",
-	"/firn", registrations, topicIDs, tier, offline, purge, leases,
+	"/firn", registrations, topicIDs, tier, offline, purge, leases, elections,
 }
 
 func itoa(n int32) string { return strconv.FormatInt(int64(n), 10) }
@@ -69,6 +70,8 @@ func PointerPath(id TopicID, p int32) string { return tierPath(id) + "/" + itoa(
 
 // PurgePath is the tombstone of a deleted topic, until its archive is gone.
 func PurgePath(id TopicID) string { return purge + "/" + id.String() }
+
+func electionPath(name string) string { return elections + "/" + name }
 
 // ConfigPath is the node of an entity's dynamic configs.
 func ConfigPath(kind ConfigKind, entity string) string {

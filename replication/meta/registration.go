@@ -13,7 +13,9 @@ type Registration struct {
 	StorageID string
 	BootID    string
 	// Clean is the mark of a clean shutdown; the next registration consumes it.
-	Clean   *CleanShutdown
+	Clean *CleanShutdown
+	// Retired: an operator has unregistered it. Registering ends that.
+	Retired bool
 	Version int32
 	Rev     int64
 }
@@ -33,11 +35,12 @@ type registrationJSON struct {
 	StorageID   string         `json:"storage_id"`
 	BootID      string         `json:"boot_id"`
 	Clean       *CleanShutdown `json:"clean_shutdown,omitempty"`
+	Retired     bool           `json:"retired,omitempty"`
 }
 
 // EncodeRegistration is the value of r's node.
 func EncodeRegistration(r Registration) []byte {
-	return encode(registrationJSON{1, r.Epoch, r.ValidFrom, r.StorageID, r.BootID, r.Clean})
+	return encode(registrationJSON{1, r.Epoch, r.ValidFrom, r.StorageID, r.BootID, r.Clean, r.Retired})
 }
 
 // DecodeRegistration reads the persistent node of broker id.
@@ -51,7 +54,7 @@ func DecodeRegistration(id int32, n Node) (Registration, error) {
 		return Registration{}, malformed(what, "broker epoch %d, valid from %d", j.BrokerEpoch, j.ValidFrom)
 	}
 	return Registration{
-		ID: id, Epoch: j.BrokerEpoch, ValidFrom: j.ValidFrom, StorageID: j.StorageID, BootID: j.BootID, Clean: j.Clean,
+		ID: id, Epoch: j.BrokerEpoch, ValidFrom: j.ValidFrom, StorageID: j.StorageID, BootID: j.BootID, Clean: j.Clean, Retired: j.Retired,
 		Version: n.Version, Rev: n.Rev,
 	}, nil
 }
@@ -92,4 +95,23 @@ func ShutDown(r Registration, nonce string) Write {
 		},
 		Note: Note{Brokers: true},
 	}
+}
+
+// Retire unregisters a broker that is gone for good. Its node stays, for its epoch
+// must never begin anew; what it gave up and its configs go. o and c are those as
+// read. That it hosts nothing any more is the caller's to see to.
+func Retire(r Registration, o Offline, c Config) Write {
+	r.Retired, r.Clean = true, nil
+	w := Write{
+		Ops:  []Op{{Kind: Set, Path: RegistrationPath(r.ID), Value: EncodeRegistration(r), Version: r.Version}},
+		Note: Note{Brokers: true},
+	}
+	if o.Version != Missing {
+		w.Ops = append(w.Ops, Op{Kind: Delete, Path: OfflinePath(r.ID), Version: o.Version})
+	}
+	if c.Version != Missing {
+		w.Ops = append(w.Ops, Op{Kind: Delete, Path: ConfigPath(BrokerConfig, itoa(r.ID)), Version: c.Version})
+		w.Note.Configs = []string{string(BrokerConfig) + "/" + itoa(r.ID)}
+	}
+	return w
 }

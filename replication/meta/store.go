@@ -44,6 +44,16 @@ type Expiring interface {
 	SessionTimeout() time.Duration
 }
 
+// Trimming is a Store that keeps its notes until somebody removes old ones: the
+// controller does.
+type Trimming interface {
+	Store
+	// TrimNotes removes notes, the oldest first, until keep are left, and begins
+	// to number anew before the numbers run out, which is a gap. Each of its
+	// commits checks fence; a refusal by it is a *Conflict.
+	TrimNotes(ctx context.Context, fence Op, keep int) error
+}
+
 const (
 	MaxOps   = 500
 	MaxBytes = 256 << 10

@@ -165,7 +165,7 @@ func DeleteTopic(t Topic, at int64) Write {
 	w.Ops = append(w.Ops,
 		Op{Kind: Delete, Path: TopicIDPath(t.ID), Version: AnyVersion},
 		Op{Kind: Delete, Path: ConfigPath(TopicConfig, t.Name), Version: AnyVersion},
-		Op{Kind: Create, Path: PurgePath(t.ID), Value: encodePurge(t, at)},
+		Op{Kind: Create, Path: PurgePath(t.ID), Value: encodePurge(newPurge(t, at))},
 	)
 	return w
 }

@@ -181,10 +181,14 @@ func TestDeletedTopicGoesWhole(t *testing.T) {
 		}
 	}
 	purges, err := LoadPurges(ctx, c.s)
-	if want := []Purge{{ID: idA, Name: "t", Partitions: 2, At: 77}}; err != nil || !reflect.DeepEqual(purges, want) {
+	if want := []Purge{{ID: idA, Name: "t", Partitions: 2, At: 77, Waiting: []int32{1}}}; err != nil || !reflect.DeepEqual(purges, want) {
 		t.Fatalf("%+v, %v, want %+v", purges, err, want)
 	}
 	must(t, CreateTopic(again, nil).Commit(ctx, c.s))
+	must(t, LogsGone(purges[0], 1).Commit(ctx, c.s))
+	if purges, err = LoadPurges(ctx, c.s); err != nil || len(purges[0].Waiting) != 0 {
+		t.Fatalf("after broker 1 has none of its logs: %+v, %v", purges, err)
+	}
 	must(t, Purged(purges[0]).Commit(ctx, c.s))
 	for path, want := range map[string]int{topics: 1, topicIDs: 1, tier: 1, purge: 0} {
 		if names, err := c.s.Children(ctx, path); err != nil || len(names) != want {

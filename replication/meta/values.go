@@ -117,4 +117,6 @@ type Note struct {
 	Configs []string `json:"configs,omitempty"`
 	// Brokers: the set of registered brokers changed.
 	Brokers bool `json:"brokers,omitempty"`
+	// Elections were asked for, or granted.
+	Elections bool `json:"elections,omitempty"`
 }

@@ -100,8 +100,8 @@ func TestValuesComeBack(t *testing.T) {
 	n, err := DecodeNote(note.Encode())
 	check("note", n, note, err)
 
-	purge, err := DecodePurge(idA, node(encodePurge(topic, 77)))
-	check("tombstone", purge, Purge{ID: idA, Name: "t", Partitions: 2, At: 77, Version: 5}, err)
+	purge, err := DecodePurge(idA, node(encodePurge(newPurge(topic, 77))))
+	check("tombstone", purge, Purge{ID: idA, Name: "t", Partitions: 2, At: 77, Waiting: newPurge(topic, 0).Waiting, Version: 5}, err)
 }
 
 // The state that Kafka's own form lacks can't be made up: such a node is refused.
@@ -183,6 +183,7 @@ func FuzzDecode(f *testing.F) {
 		_, _ = DecodeConfig(n)
 		_, _ = DecodeNote(b)
 		_, _ = DecodePurge(idA, n)
+		_, _ = DecodeElection("e", n)
 	})
 }
 

@@ -98,7 +98,7 @@ type checkKey struct {
 }
 
 func newBatch() *batch {
-	return &batch{at: make(map[checkKey]int), topics: make(map[string]bool), bytes: len(`{"topics":[],"partitions":{},"configs":[],"brokers":true}`)}
+	return &batch{at: make(map[checkKey]int), topics: make(map[string]bool), bytes: len(`{"topics":[],"partitions":{},"configs":[],"brokers":true,"elections":true}`)}
 }
 
 // add takes w in, if it fits.
