@@ -75,6 +75,11 @@ func TestTheArchiveOfATopicIsSwitchedOnLater(t *testing.T) {
 	if r := n.alter("t", "remote.log.copy.disable", "true"); r.ErrorCode != 0 {
 		t.Errorf("remote.log.copy.disable: code %d %s", r.ErrorCode, words(r.ErrorMessage))
 	}
+	n.alter("t", "remote.log.delete.on.disable", "true")
+	if r := n.alter("t", "remote.storage.enable", "false"); r.ErrorCode != 0 {
+		t.Fatalf("code %d %s", r.ErrorCode, words(r.ErrorMessage))
+	}
+	until(t, "no answer about the archive", func() bool { return n.list("t", 0, -5).Offset == -1 && n.list("t", 0, -6).Offset == -1 })
 }
 
 func TestAShortenedLocalRetentionFreesTheDiskAtOnce(t *testing.T) {

@@ -339,6 +339,10 @@ func TestUnknownGroups(t *testing.T) {
 	if j := ask[*kmsg.JoinGroupResponse](n, short); j.ErrorCode != kerr.InvalidSessionTimeout.Code {
 		t.Errorf("join for 5 ms: code %d", j.ErrorCode)
 	}
+	short.MemberID = "m" // of which nobody has heard
+	if j := ask[*kmsg.JoinGroupResponse](n, short); j.ErrorCode != kerr.InvalidSessionTimeout.Code {
+		t.Errorf("join for 5 ms with an id: code %d", j.ErrorCode)
+	}
 	if d := n.describeGroup("readers"); d.ErrorCode != kerr.GroupIDNotFound.Code || words(d.ErrorMessage) == "" {
 		t.Errorf("describe: %+v", d)
 	}

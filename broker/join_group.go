@@ -31,6 +31,9 @@ func (c *coordinator) join(ctx context.Context, req *kmsg.JoinGroupRequest, clie
 	if req.Group == "" {
 		return nil, kerr.InvalidGroupID
 	}
+	if !c.config.AllowsSession(req.SessionTimeoutMillis) {
+		return nil, kerr.InvalidSessionTimeout // whoever asks, and wherever the group is
+	}
 	s, err := c.shard(ctx, req.Group)
 	if err != nil {
 		return nil, err

@@ -116,7 +116,8 @@ type listQuery struct {
 	version   int16
 	until     segment.Until
 	timestamp int64
-	// archives: the topic's segments go to the archive.
+	// archives: the topic's segments go to the archive. Of one that doesn't take
+	// part any more Kafka answers as if nothing had ever been there.
 	archives bool
 }
 
@@ -191,12 +192,12 @@ func (q *listQuery) find(ctx context.Context) (segment.TimeOffset, error) {
 	case listEarliestLocal:
 		return offsetAt(lookup, at.LocalStart), nil
 	case listLatestArchived:
-		if at.ArchivedEnd <= 0 {
+		if at.ArchivedEnd <= 0 || !q.archives {
 			return none, nil
 		}
 		return offsetAt(lookup, at.ArchivedEnd-1), nil // the last one, not the end
 	case listEarliestPending:
-		if at.ArchivedEnd < 0 && !q.archives {
+		if !q.archives {
 			return none, nil
 		}
 		return offsetAt(lookup, max(at.ArchivedEnd, at.LogStart)), nil

@@ -57,6 +57,9 @@ func (b *Broker) Problems() []string {
 	if err := b.archive.Disowned(); err != nil {
 		out = append(out, err.Error())
 	}
+	if err := b.archive.Silent(); err != nil {
+		out = append(out, fmt.Sprintf("the archive: %v", err))
+	}
 	if err := b.cache.Trouble(); err != nil {
 		out = append(out, fmt.Sprintf("the archive can't be read: %v", err))
 	}

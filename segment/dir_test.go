@@ -201,6 +201,52 @@ func TestCheckpointFiles(t *testing.T) {
 	}
 }
 
+// TestTopicIDThatAPowerLossTook: an empty file names no other topic, so the
+// metadata's id is written again; of any other damage an operator must decide.
+func TestTopicIDThatAPowerLossTook(t *testing.T) {
+	testID := [16]byte{1, 2, 3}
+	for _, tt := range []struct {
+		name, content string
+		id            [16]byte
+		ok            bool
+	}{
+		{"empty", "", testID, true},
+		{"zeros", "\x00\x00\x00\x00", testID, true},
+		{"empty, and no id is known", "", [16]byte{}, false},
+		{"garbage", "version: 0\ntopic", testID, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			d := openDir(t, testConfig(t, fsys))
+			mustAppend(t, openLog(t, d, Options{}), records(5, 1, testNow))
+			if err := d.Close(CleanMark{}); err != nil {
+				t.Fatal(err)
+			}
+			const file = "/logs/topic-0/" + partitionFile
+			if err := replaceFile(fsys, file, []byte(tt.content), true); err != nil {
+				t.Fatal(err)
+			}
+			d = openDir(t, testConfig(t, fsys))
+			l, err := d.Open(testTP, tt.id, Options{})
+			if tt.ok {
+				if err != nil || l.Offsets().End != 5 {
+					t.Fatalf("%v", err)
+				}
+				if got, want := string(fileBytes(t, fsys, file)), "version: 0\ntopic_id: "+formatID(testID)+"\n"; got != want {
+					t.Errorf("%q, want %q", got, want)
+				}
+				return
+			}
+			if !errors.Is(err, errTopicIDFile) {
+				t.Fatalf("%v, want %v", err, errTopicIDFile)
+			}
+			if tt.id == testID && !strings.Contains(err.Error(), "delete that file") {
+				t.Errorf("no advice: %v", err)
+			}
+		})
+	}
+}
+
 // TestPartitionsNotOpenedKeepTheirCheckpoints: a broker may open some only.
 func TestPartitionsNotOpenedKeepTheirCheckpoints(t *testing.T) {
 	fsys := vfs.NewMem()

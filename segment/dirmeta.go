@@ -98,11 +98,16 @@ func parseID(s string) (id [16]byte, err error) {
 	return [16]byte(b), nil
 }
 
-// readTopicID reads a partition.metadata; false if there is none.
+// readTopicID reads a partition.metadata; false if there is none. One without
+// content, which a power loss leaves where the rename outlived the bytes, is
+// errTopicIDEmpty: it names no other topic.
 func readTopicID(fsys vfs.FS, dir string) ([16]byte, bool, error) {
 	b, err := readFile(fsys, filepath.Join(dir, partitionFile), 4096)
 	if err != nil || b == nil {
 		return [16]byte{}, false, err
+	}
+	if len(bytes.Trim(b, "\x00")) == 0 {
+		return [16]byte{}, false, fmt.Errorf("%w: %s", errTopicIDEmpty, dir)
 	}
 	for line := range strings.Lines(string(b)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && key == "topic_id" {
@@ -114,7 +119,10 @@ func readTopicID(fsys vfs.FS, dir string) ([16]byte, bool, error) {
 	return [16]byte{}, false, fmt.Errorf("%w: %s", errTopicIDFile, dir)
 }
 
-var errTopicIDFile = errors.New("segment: " + partitionFile + " is damaged")
+var (
+	errTopicIDFile  = errors.New("segment: " + partitionFile + " is damaged")
+	errTopicIDEmpty = fmt.Errorf("%w: it is empty", errTopicIDFile)
+)
 
 func writeTopicID(fsys vfs.FS, dir string, id [16]byte, durable bool) error {
 	b := fmt.Appendf(nil, "version: 0\ntopic_id: %s\n", formatID(id))

@@ -225,10 +225,14 @@ func (l *Log) dropStraySnapshots(offsets []int64, byBase map[int64]*segment) ([]
 func (l *Log) checkTopicID(fresh bool, o opening) error {
 	if !fresh {
 		id, ok, err := readTopicID(l.dir.fs, l.path)
-		if errors.Is(err, errTopicIDFile) && o.recoveryPoint == 0 {
-			err = nil // it is durable before any batch is
-		}
-		if err != nil {
+		switch known := l.topicID != [16]byte{}; {
+		case errors.Is(err, errTopicIDFile) && o.recoveryPoint == 0: // it is durable before any batch is
+		case errors.Is(err, errTopicIDEmpty) && known:
+			l.log.Warn(partitionFile+" was empty, as after a power loss; written anew", "topic_id", formatID(l.topicID))
+		case errors.Is(err, errTopicIDFile) && known:
+			return fmt.Errorf("%w: if these are the logs of topic id %s, delete that file and restart; if not, move the directory away",
+				err, formatID(l.topicID))
+		case err != nil:
 			return err
 		}
 		if ok && l.topicID != [16]byte{} && id != l.topicID {

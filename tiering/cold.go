@@ -54,9 +54,9 @@ type resolver interface {
 	// page resolves a reference that is part of m.
 	page(m *Manifest, ref *PageRef) (*Page, <-chan struct{}, error)
 	// reload reads the pointer anew because an object that m names is missing or
-	// damaged: m is not to be trusted any more. When the channel is closed, ask
-	// manifest: the same m again means that the object is lost (D24).
-	reload(m *Manifest) <-chan struct{}
+	// damaged: m is not to be trusted any more. When it is done without an error,
+	// ask manifest: the same m again means that the object is lost (D24).
+	reload(m *Manifest) *load
 	// aborted lists the aborted transactions that overlap [first, below), as far
 	// as the local log knows them.
 	aborted(first, below int64) ([]segment.AbortedTxn, error)

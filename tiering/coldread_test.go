@@ -286,6 +286,36 @@ func TestColdReadTellsAnOutageFromALoss(t *testing.T) {
 	}
 }
 
+// TestColdReadDoesNotCountALossWithoutThePointer: while the metadata store is
+// away nobody knows whether a missing object is still named.
+func TestColdReadDoesNotCountALossWithoutThePointer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := someBatches(testRNG(9), 100, 2000, false)
+		w := newColdWorld(t, b, rolled(b, 50_000), 0, nil)
+		c := w.reader(t, cache.Config{})
+		w.setFault(func(op objstore.Op) objstore.Fault {
+			if strings.HasSuffix(op.Key, ".log") {
+				return objstore.Fault{Before: objstore.ErrNotFound}
+			}
+			return objstore.Fault{}
+		})
+		w.noPointer = errors.New("metadata store is away")
+		for range 3 * coldRetries {
+			_, err := w.read(c, segment.ReadRequest{Offset: 0, MaxBytes: 10_000, MinOne: true})
+			if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLost) {
+				t.Fatalf("without the pointer: %v, want ErrUnavailable", err)
+			}
+			time.Sleep(time.Second)
+		}
+		w.mu.Lock()
+		w.noPointer = nil
+		w.mu.Unlock()
+		if _, err := w.read(c, segment.ReadRequest{Offset: 0, MaxBytes: 10_000, MinOne: true}); !errors.Is(err, ErrLost) {
+			t.Fatalf("with it: %v, want ErrLost", err)
+		}
+	})
+}
+
 func TestColdReadRetriesAnObjectThatIsNotThereYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := someBatches(testRNG(9), 100, 2000, false)

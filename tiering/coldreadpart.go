@@ -90,8 +90,11 @@ func (p *coldPartition) expire(now time.Time) bool {
 type coldTrouble struct {
 	since time.Time
 	tries int
-	wait  <-chan struct{} // until it pays to try again; nil once it is lost
-	err   error           // lost
+	// reload reads the pointer anew. Without that nobody knows whether the object
+	// is still named, so that nothing counts as lost.
+	reload *load
+	wait   <-chan struct{} // until it pays to try again; nil once it is lost
+	err    error           // lost
 }
 
 const (
@@ -152,9 +155,15 @@ func (p *coldPartition) missing(m *Manifest, key string, from, below int64, err 
 			return t.wait, nil // another reader was here first
 		}
 	}
+	if t.reload != nil && t.reload.err != nil { // done, for wait is
+		err := t.reload.err
+		delete(p.trouble, key)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
 	switch t.tries++; {
 	case t.tries == 1:
-		t.wait = p.s.reload(m)
+		t.reload = p.s.reload(m)
+		t.wait = t.reload.done
 	case t.tries <= coldRetries:
 		t.wait = p.c.after(coldRetry << (t.tries - 2))
 	default:

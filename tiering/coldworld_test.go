@@ -37,6 +37,7 @@ type coldWorld struct {
 	pages     map[string]*Page
 	reloads   int
 	onReload  func()
+	noPointer error                // what a reload fails of
 	openLocal []segment.AbortedTxn // what the local log knows
 }
 
@@ -55,7 +56,7 @@ func (w *coldWorld) page(m *Manifest, ref *PageRef) (*Page, <-chan struct{}, err
 	return nil, nil, fmt.Errorf("%w: page", ErrLost)
 }
 
-func (w *coldWorld) reload(*Manifest) <-chan struct{} {
+func (w *coldWorld) reload(*Manifest) *load {
 	w.mu.Lock()
 	w.reloads++
 	f := w.onReload
@@ -63,9 +64,9 @@ func (w *coldWorld) reload(*Manifest) <-chan struct{} {
 	if f != nil {
 		f()
 	}
-	ch := make(chan struct{})
-	close(ch)
-	return ch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return failedLoad(w.noPointer)
 }
 
 func (w *coldWorld) aborted(first, below int64) ([]segment.AbortedTxn, error) {

@@ -68,18 +68,27 @@ func (ld *loader) close() {
 // once starts fetch under key unless it is under way, and returns its channel;
 // or the error of the last one for a while.
 func (ld *loader) once(key string, fetch func(context.Context) error) (<-chan struct{}, error) {
-	ld.mu.Lock()
-	defer ld.mu.Unlock()
-	if l := ld.mu.loads[key]; l != nil {
-		if l.failed.IsZero() {
-			return l.done, nil
-		}
-		if time.Since(l.failed) < loadBackoff {
+	l := ld.start(key, fetch)
+	select {
+	case <-l.done:
+		if l.err != nil {
 			return nil, l.err
 		}
+	default:
+	}
+	return l.done, nil
+}
+
+// start is the fetch under key that is under way, or failed not long ago; else a
+// new one.
+func (ld *loader) start(key string, fetch func(context.Context) error) *load {
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	if l := ld.mu.loads[key]; l != nil && (l.failed.IsZero() || time.Since(l.failed) < loadBackoff) {
+		return l
 	}
 	if ld.ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: archive is closed", ErrUnavailable)
+		return failedLoad(fmt.Errorf("%w: archive is closed", ErrUnavailable))
 	}
 	l := &load{done: make(chan struct{})}
 	ld.mu.loads[key] = l
@@ -97,7 +106,14 @@ func (ld *loader) once(key string, fetch func(context.Context) error) (<-chan st
 		}
 		close(l.done)
 	})
-	return l.done, nil
+	return l
+}
+
+// failedLoad is a load that is over.
+func failedLoad(err error) *load {
+	l := &load{done: make(chan struct{}), err: err, failed: time.Now()}
+	close(l.done)
+	return l
 }
 
 // pruneLocked forgets failures that nobody asked about again.

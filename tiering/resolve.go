@@ -91,17 +91,11 @@ func (l *Log) page(_ *Manifest, ref *PageRef) (*Page, <-chan struct{}, error) {
 	return l.a.loader.page(l.part, ref)
 }
 
-func (l *Log) reload(m *Manifest) <-chan struct{} {
-	pending, _ := l.a.loader.once("pointer:"+l.part.Dir(), func(ctx context.Context) error {
+func (l *Log) reload(*Manifest) *load {
+	return l.a.loader.start("pointer:"+l.part.Dir(), func(ctx context.Context) error {
 		_, err := l.refresh(ctx)
 		return err
 	})
-	if pending == nil { // it failed a moment ago; that will do
-		closed := make(chan struct{})
-		close(closed)
-		return closed
-	}
-	return pending
 }
 
 func (l *Log) aborted(first, below int64) ([]segment.AbortedTxn, error) {

@@ -207,3 +207,37 @@ func TestStalledStoreHoldsNoWorker(t *testing.T) {
 		b.verify()
 	})
 }
+
+// silent is a store that has owed an answer for so long.
+type silent struct {
+	objstore.Store
+	owed time.Duration
+}
+
+func (s *silent) Silence() time.Duration { return s.owed }
+
+// TestStoreThatHangsIsTheReason: long before a request gives up, and only where
+// one is under way.
+func TestStoreThatHangsIsTheReason(t *testing.T) {
+	w := newWorld(t)
+	b := w.start(newDisk(), w.defaults())
+	b.lead(1)
+	b.append(100)
+	b.mustUpload()
+	s := &silent{Store: b.archive.store, owed: silentAfter - 1}
+	b.archive.store = s
+	if !b.log.step.tryLock() {
+		t.Fatal("a step is under way")
+	}
+	if st := b.log.Status(w.now()); st.LastError != nil || st.Reason != reasonActive {
+		t.Errorf("before its time: %q, %v", st.Reason, st.LastError)
+	}
+	s.owed = 12 * time.Second
+	if st := b.log.Status(w.now()); !errors.Is(st.LastError, errSilent) || !strings.Contains(st.Reason, "12 s") {
+		t.Errorf("the store hangs: %q, %v", st.Reason, st.LastError)
+	}
+	b.log.step.unlock()
+	if st := b.log.Status(w.now()); st.LastError != nil {
+		t.Errorf("nothing is under way: %v", st.LastError)
+	}
+}

@@ -1,7 +1,11 @@
 package tiering
 
 import (
+	"errors"
+	"fmt"
 	"time"
+
+	"firn/tiering/objstore"
 )
 
 // Status is where a partition's archive stands.
@@ -50,8 +54,25 @@ func backoff(failures int, jitter float64) time.Duration {
 	return d - time.Duration(0.2*jitter*float64(d))
 }
 
+// silentAfter is how long a store may owe an answer before that is told; the
+// request itself has longer.
+const silentAfter = 8 * time.Second
+
+var errSilent = errors.New("the store doesn't answer")
+
+// Silent is an error that says for how long the store has owed an answer, if that
+// is too long.
+func (a *Archive) Silent() error {
+	if d := objstore.Silence(a.store); d >= silentAfter {
+		return fmt.Errorf("%w: a request has waited for %d s", errSilent, int(d.Seconds()))
+	}
+	return nil
+}
+
 // Status tells where the partition stands.
-func (l *Log) Status(now time.Time) Status {
+func (l *Log) Status(now time.Time) Status { return l.status(now, l.a.Silent()) }
+
+func (l *Log) status(now time.Time, silent error) Status {
 	o := l.Offsets()
 	v := l.view.Load()
 	s := Status{
@@ -88,6 +109,8 @@ func (l *Log) Status(now time.Time) Status {
 		s.Reason = "local log ends below the archived end, and the archive can't be read"
 	case ld == nil:
 		s.Reason = reasonNotLeading
+	case silent != nil && len(l.step) > 0: // a step is under way: what the last one came to is old
+		s.Reason, s.LastError = silent.Error(), silent
 	case l.mu.lastErr != nil:
 		s.Reason = l.mu.lastErr.Error()
 	}
@@ -112,11 +135,11 @@ func (m *Manifest) served() (segments, bytes int64) {
 
 // Status tells where every open partition stands, in order.
 func (a *Archive) Status() []Status {
-	now := a.cfg.Now()
+	now, silent := a.cfg.Now(), a.Silent()
 	logs := a.logs()
 	list := make([]Status, len(logs))
 	for i, l := range logs {
-		list[i] = l.Status(now)
+		list[i] = l.status(now, silent)
 	}
 	return list
 }

@@ -19,7 +19,8 @@ import (
 //   - one of this epoch that is neither live nor named;
 //   - a manifest older than the pointer's, but for the one before it: of a
 //     lower epoch once this one is older than the grace, of this one if it is
-//     neither live nor waits for its grace already (deleteUseless).
+//     neither live nor waits for its grace already (deleteUseless);
+//   - the parts of an upload of either that its process didn't finish.
 //
 // Keys of higher epochs, what a restore keeps, and what doesn't parse, are never touched. Age only
 // delays, for the sake of readers that found an object while it was named.
@@ -51,6 +52,7 @@ func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed
 	if err != nil {
 		return 0, err
 	}
+	l.abortIncomplete(ctx, ld, id)
 	var found []Key
 	err = l.a.store.List(ctx, l.part.Dir(), func(o objstore.Object) error {
 		k, ok := ParseKey(o.Key)
@@ -85,6 +87,22 @@ func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed
 		l.a.log.Info("orphan removed from the archive", "topic", l.part.Topic, "partition", l.part.Num, "key", k.String())
 	}
 	return removed, nil
+}
+
+// abortIncomplete removes the parts of uploads whose process died (D18): of a
+// lower epoch, or of this one and not live. Nothing can name them, so age doesn't
+// matter, and a failure only costs space.
+func (l *Log) abortIncomplete(ctx context.Context, ld *leadership, id Identity) {
+	n, err := objstore.AbortIncomplete(ctx, l.a.store, l.part.Dir(), func(key string) bool {
+		k, ok := ParseKey(key)
+		return !ok || k.Partition != l.part || k.Epoch > ld.epoch || k.Epoch < id.KeepBelow || k.Epoch == ld.epoch && ld.isLive(k.ID)
+	})
+	switch {
+	case n > 0:
+		l.a.log.Info("unfinished uploads removed from the archive", "topic", l.part.Topic, "partition", l.part.Num, "uploads", n)
+	case err != nil:
+		l.a.log.Debug("unfinished uploads can't be removed; the next sweep tries again", "topic", l.part.Topic, "partition", l.part.Num, "err", err)
+	}
 }
 
 // names is what the pointer leads to, as read at one moment.

@@ -1,7 +1,9 @@
 package tiering
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +65,42 @@ func TestSweepGoesByEpoch(t *testing.T) {
 
 // TestSweepSeesWhatIsPublishedMeanwhile: objects that are in the listing become
 // named, or are put, while the sweep goes on.
+// unfinished is a store with uploads in parts that nobody finished.
+type unfinished struct {
+	objstore.Store
+	keys []string
+}
+
+func (u *unfinished) AbortIncomplete(_ context.Context, prefix string, keep func(string) bool) (int, error) {
+	n := len(u.keys)
+	u.keys = slices.DeleteFunc(u.keys, func(key string) bool { return strings.HasPrefix(key, prefix) && !keep(key) })
+	return n - len(u.keys), nil
+}
+
+// TestSweepAbortsUploadsOfTheDead: by epoch too, and whatever their age.
+func TestSweepAbortsUploadsOfTheDead(t *testing.T) {
+	w := newWorld(t)
+	b := w.start(newDisk(), w.defaults())
+	b.lead(4)
+	b.append(150)
+	b.mustUpload()
+	b.log.lead.Load().track(77)
+	at := func(p Partition, epoch int32, id uint64) string {
+		return Key{Kind: KindLog, Partition: p, Base: 3, Epoch: epoch, ID: id}.String()
+	}
+	other := testPart
+	other.Num++
+	keep := []string{at(testPart, 5, 1), at(testPart, 4, 77), testPart.Dir() + "notes.txt", at(other, 1, 5)}
+	u := &unfinished{b.archive.store, append([]string{at(testPart, 3, 2), at(testPart, 4, 78)}, keep...)}
+	b.archive.store = u
+	if _, err := b.log.Sweep(t.Context(), w.now()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(u.keys, keep) {
+		t.Errorf("left are %v, want %v", u.keys, keep)
+	}
+}
+
 func TestSweepSeesWhatIsPublishedMeanwhile(t *testing.T) {
 	for _, during := range []objstore.OpKind{objstore.OpList, objstore.OpGet} {
 		w := newWorld(t)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -263,16 +264,17 @@ func (l *Log) putPair(ctx context.Context, e *Entry, index []byte, file *segment
 	b, done := l.a.copies.watch(ctx, file)
 	defer done()
 	ctx = b.ctx
-	g.Go(func() error {
-		err := l.a.store.Put(ctx, e.LogKey(l.part), b, e.Size)
-		if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
-			return fmt.Errorf("%w: %w", cause, err)
-		}
-		return err
-	})
-	g.Go(func() error {
-		return l.a.store.Put(ctx, e.IndexKey(l.part), bytes.NewReader(index), e.IdxSize)
-	})
+	put := func(key string, body io.ReaderAt, size int64) {
+		g.Go(func() error {
+			err := l.a.store.Put(ctx, key, body, size)
+			if cause := context.Cause(ctx); err != nil && errors.Is(cause, errStalled) {
+				return fmt.Errorf("%w: %w", cause, err) // whichever of the two hears of it first
+			}
+			return err
+		})
+	}
+	put(e.LogKey(l.part), b, e.Size)
+	put(e.IndexKey(l.part), bytes.NewReader(index), e.IdxSize)
 	return g.Wait()
 }
 

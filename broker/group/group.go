@@ -23,6 +23,12 @@ type Config struct {
 	MaxMetadata int
 }
 
+// AllowsSession tells whether a member may have that session timeout.
+func (c *Config) AllowsSession(millis int32) bool {
+	d := time.Duration(millis) * time.Millisecond
+	return d >= c.MinSession && d <= c.MaxSession
+}
+
 // newMemberTimeout is how long a new member's JoinGroup may be held: it has no
 // id yet and sends no heartbeats, so nothing else shows that it has gone.
 const newMemberTimeout = 5 * time.Minute

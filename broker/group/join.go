@@ -43,12 +43,11 @@ func (g *Group) refuseJoin(to Ticket, id string, err *kerr.Error) {
 }
 
 func (g *Group) tryJoin(req *kmsg.JoinGroupRequest, c Caller) *kerr.Error {
-	session := time.Duration(req.SessionTimeoutMillis) * time.Millisecond
 	switch {
+	case !g.cfg.AllowsSession(req.SessionTimeoutMillis):
+		return kerr.InvalidSessionTimeout
 	case g.state == Dead:
 		return kerr.CoordinatorNotAvailable
-	case session < g.cfg.MinSession || session > g.cfg.MaxSession:
-		return kerr.InvalidSessionTimeout
 	case !g.hasRoom(req.MemberID):
 		g.forgetPending(req.MemberID)
 		if m := g.byID[req.MemberID]; m != nil {

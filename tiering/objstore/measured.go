@@ -14,11 +14,13 @@ import (
 //	firn_objstore_requests_total{op,result}    result: ok, not_found, exists, range, denied, canceled, error
 //	firn_objstore_request_seconds{op}          a get's until its first byte can be read
 //	firn_objstore_bytes_total{dir}             dir: read, written
+//	firn_objstore_silent_seconds               how long the store has owed an answer: Silence
 //
 // A second store under one Registerer counts into the same metrics.
 func Measured(store Store, reg prometheus.Registerer) Store {
 	m := &measured{
-		store: store,
+		store:   store,
+		flights: newFlights(),
 		requests: register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firn_objstore_requests_total",
 			Help: "Requests to the object store by operation and result.",
@@ -33,6 +35,10 @@ func Measured(store Store, reg prometheus.Registerer) Store {
 		Name: "firn_objstore_bytes_total",
 		Help: "Bytes of objects read from and written to the object store.",
 	}, []string{"dir"}))
+	register(reg, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "firn_objstore_silent_seconds",
+		Help: "How long the object store has kept a request waiting without a byte.",
+	}, func() float64 { return m.Silence().Seconds() }))
 	m.read, m.written = bytes.WithLabelValues("read"), bytes.WithLabelValues("written")
 	return m
 }
@@ -53,12 +59,16 @@ func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 
 type measured struct {
 	store         Store
+	flights       *flights
 	requests      *prometheus.CounterVec
 	seconds       *prometheus.HistogramVec
 	read, written prometheus.Counter
 }
 
 var _ Swapper = (*measured)(nil)
+
+// Silence is what Silence tells of m.
+func (m *measured) Silence() time.Duration { return m.flights.silence() }
 
 // done counts one request that began at start.
 func (m *measured) done(op OpKind, start time.Time, err error) {
@@ -85,8 +95,9 @@ func result(err error) string {
 }
 
 func (m *measured) Put(ctx context.Context, key string, body io.ReaderAt, size int64) error {
-	start := time.Now()
-	err := m.store.Put(ctx, key, body, size)
+	start, f := time.Now(), m.flights.start()
+	defer f.end()
+	err := m.store.Put(ctx, key, flightBody{body, f}, size)
 	m.done(OpPut, start, err)
 	if err == nil {
 		m.written.Add(float64(size))
@@ -95,7 +106,8 @@ func (m *measured) Put(ctx context.Context, key string, body io.ReaderAt, size i
 }
 
 func (m *measured) Create(ctx context.Context, key string, value []byte) error {
-	start := time.Now()
+	start, f := time.Now(), m.flights.start()
+	defer f.end()
 	err := m.store.Create(ctx, key, value)
 	m.done(OpCreate, start, err)
 	if err == nil {
@@ -105,7 +117,8 @@ func (m *measured) Create(ctx context.Context, key string, value []byte) error {
 }
 
 func (m *measured) Swap(ctx context.Context, key string, old, value []byte) error {
-	start := time.Now()
+	start, f := time.Now(), m.flights.start()
+	defer f.end()
 	err := Swap(ctx, m.store, key, old, value)
 	m.done(OpSwap, start, err)
 	if err == nil {
@@ -115,21 +128,26 @@ func (m *measured) Swap(ctx context.Context, key string, old, value []byte) erro
 }
 
 func (m *measured) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	start := time.Now()
+	start, f := time.Now(), m.flights.start()
 	r, err := m.store.GetRange(ctx, key, off, n)
 	m.done(OpGet, start, err)
 	if err != nil {
+		f.end()
 		return nil, err
 	}
-	return &measuredStream{r, m.read}, nil
+	f.ours()
+	return &measuredStream{r, m.read, f}, nil
 }
 
 // List counts as one request, however many pages it takes; its time includes
 // what yield takes.
 func (m *measured) List(ctx context.Context, prefix string, yield func(Object) error) error {
-	start := time.Now()
+	start, f := time.Now(), m.flights.start()
+	defer f.end()
 	var stop error
 	err := m.store.List(ctx, prefix, func(o Object) error {
+		f.ours()
+		defer f.theirs()
 		stop = yield(o)
 		return stop
 	})
@@ -142,7 +160,8 @@ func (m *measured) List(ctx context.Context, prefix string, yield func(Object) e
 }
 
 func (m *measured) Delete(ctx context.Context, key string) error {
-	start := time.Now()
+	start, f := time.Now(), m.flights.start()
+	defer f.end()
 	err := m.store.Delete(ctx, key)
 	m.done(OpDelete, start, err)
 	return err
@@ -150,7 +169,8 @@ func (m *measured) Delete(ctx context.Context, key string) error {
 
 // Folders counts as a list.
 func (m *measured) Folders(ctx context.Context, prefix string) ([]string, error) {
-	start := time.Now()
+	start, f := time.Now(), m.flights.start()
+	defer f.end()
 	names, err := Folders(ctx, m.store, prefix)
 	m.done(OpList, start, err)
 	return names, err
@@ -164,10 +184,18 @@ func (m *measured) AbortIncomplete(ctx context.Context, prefix string, keep func
 type measuredStream struct {
 	io.ReadCloser
 	bytes prometheus.Counter
+	f     *flight
 }
 
 func (s *measuredStream) Read(p []byte) (int, error) {
+	s.f.theirs()
 	n, err := s.ReadCloser.Read(p)
+	s.f.ours()
 	s.bytes.Add(float64(n))
 	return n, err
+}
+
+func (s *measuredStream) Close() error {
+	s.f.end()
+	return s.ReadCloser.Close()
 }
