@@ -78,7 +78,8 @@ func (b *Broker) identify(ctx context.Context, dir *segment.Dir) (fresh bool, er
 		return false, err
 	case fresh && m.ClusterID != "":
 		return fresh, fmt.Errorf("broker: %s holds logs of cluster %s, but the metadata store is new: it has no topics, and these logs would belong to nobody. "+
-			"Start with the metadata store of that cluster (--data of the same broker), or name an empty log directory", b.cfg.LogDir, m.ClusterID)
+			"Start with the metadata store of that cluster (zookeeper.connect with the same servers and chroot, or --data of the same broker), or name an empty log directory. "+
+			"A broker that was alone moves into an empty ZooKeeper with firn cluster adopt", b.cfg.LogDir, m.ClusterID)
 	case !fresh && m.ClusterID != "" && m.ClusterID != id:
 		return fresh, fmt.Errorf("broker: %s holds logs of cluster %s, but the metadata store is that of cluster %s. "+
 			"Start with the metadata store of the same cluster, or name another log directory", b.cfg.LogDir, m.ClusterID, id)

@@ -16,7 +16,7 @@ var rows = map[string]int{
 	"e2e":      8,
 	"cmd/firn": 7,
 	"broker":   6, "broker/console": 6,
-	"zkmeta": 5, "zkmeta/solo": 5, "zkmeta/metatest": 5,
+	"zkmeta": 5, "zkmeta/solo": 5, "zkmeta/metatest": 5, "zkmeta/zktest": 5,
 	"replication/controller": 4, "broker/peer": 4,
 	"tiering": 3, "replication": 3,
 	"segment": 2, "tiering/cache": 2, "tiering/filestore": 2, "tiering/s3": 2, "tiering/minio": 2,
@@ -100,7 +100,11 @@ func checkFile(t *testing.T, pkg, path string) {
 		imp, _ := strconv.Unquote(spec.Path.Value)
 		if inner, ok := strings.CutPrefix(imp, "firn/"); ok {
 			r, known := rowOf(inner)
-			contract := test && r == row && strings.HasSuffix(inner, "test")
+			forTests := strings.HasSuffix(inner, "test")
+			contract := test && r == row && forTests
+			if forTests && !test && row < 8 {
+				t.Errorf("%s: %s is for tests", path, inner)
+			}
 			if !known || r >= row && !contract && inner != pkg && row < 8 {
 				t.Errorf("%s: %s (row %d) may not import %s (row %d)", path, pkg, row, inner, r)
 			}

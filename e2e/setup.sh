@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the tests need and this machine lacks: Debian's kcat, jq, a JDK
-# and Maven; MinIO (built from source, runs as a process of its own); Apache
-# Kafka's client, tools and server from Maven Central. Everything but Debian's
-# packages lands in .cache and is kept. Takes about ten minutes the first time.
+# Installs what the tests need and this machine lacks: Debian's kcat, jq, a JDK,
+# Maven and ZooKeeper's jars; MinIO (built from source, runs as a process of its
+# own); Apache Kafka's client, tools and server from Maven Central. Everything but
+# Debian's packages lands in .cache and is kept. Takes about ten minutes the first
+# time.
 #
 #   e2e/setup.sh [debian] [minio] [kafka]      no argument: all
 set -euo pipefail
@@ -20,6 +21,7 @@ debian() {
   command -v gcc >/dev/null || want+=(gcc libc6-dev)   # go test -race
   command -v javac >/dev/null || want+=(openjdk-17-jdk-headless)
   command -v mvn >/dev/null || want+=(maven)
+  [ -e /usr/share/java/zookeeper.jar ] || want+=(libzookeeper-java)   # run by the tests with plain java
   [ ${#want[@]} = 0 ] && return
   echo "installing ${want[*]}"
   local sudo=; [ "$(id -u)" = 0 ] || sudo=sudo

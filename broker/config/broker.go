@@ -186,8 +186,6 @@ func (b *Broker) review(s Static) ([]string, error) {
 		case value == "":
 		case k.Stance == StanceRefused, securityKey(name):
 			return nil, b.refusal(name)
-		case name == "zookeeper.connect":
-			warn = append(warn, "zookeeper.connect has no effect yet: the metadata of this broker is built in")
 		case k.Stance == StanceUnknown:
 			kraft = true
 		case k.Stance == StanceIgnored:

@@ -18,16 +18,23 @@ import (
 
 	"firn/broker"
 	"firn/broker/console"
+	"firn/replication/meta"
 	"firn/segment/vfs"
 	"firn/tiering"
 	"firn/tiering/objstore"
 	"firn/zkmeta/solo"
 )
 
+// metadata is where a broker's metadata is: in a file of its own, or in ZooKeeper.
+type metadata interface {
+	meta.Store
+	io.Closer
+}
+
 // node is one broker with all that belongs to it, wired together.
 type node struct {
 	settings *settings
-	store    *solo.Store
+	store    metadata
 	broker   *broker.Broker
 	admin    net.Listener // nil: none
 	console  *console.Server
@@ -41,17 +48,29 @@ func openNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error)
 			return nil, fmt.Errorf("data directory: %w", err)
 		}
 	}
-	_, err := os.Stat(s.meta)
-	fresh := errors.Is(err, fs.ErrNotExist)
-	store, err := solo.Open(s.meta)
+	store, fresh, err := openMetadata(ctx, s, log)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.data, err)
+		return nil, err
 	}
 	n := &node{settings: s, store: store}
 	if err := n.wire(ctx, log, fresh); err != nil {
 		return nil, errors.Join(err, n.close())
 	}
 	return n, nil
+}
+
+// openMetadata opens the metadata store. fresh: it knows no cluster yet.
+func openMetadata(ctx context.Context, s *settings, log *slog.Logger) (_ metadata, fresh bool, err error) {
+	if s.zookeeper != "" {
+		return openZooKeeper(ctx, s.config, log)
+	}
+	_, err = os.Stat(s.meta)
+	fresh = errors.Is(err, fs.ErrNotExist)
+	store, err := solo.Open(s.meta)
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: %w", s.data, err)
+	}
+	return store, fresh, nil
 }
 
 // fetchSessions is a number of slots as broker.Network has it: zero is its default.

@@ -68,7 +68,11 @@ Credentials come from the usual AWS chain (AWS_ACCESS_KEY_ID, profiles, roles).`
 // banner says where everything is and what to try.
 func banner(w io.Writer, n *node, took time.Duration) {
 	s := n.settings
-	fmt.Fprintf(w, "firn %s   one broker, data in %s   (Ctrl-C stops; state is kept)\n\n", version, shortPath(s.data))
+	who := "one broker"
+	if s.zookeeper != "" {
+		who = fmt.Sprintf("broker %d", s.config.Int("node.id"))
+	}
+	fmt.Fprintf(w, "firn %s   %s, data in %s   (Ctrl-C stops; state is kept)\n\n", version, who, shortPath(s.data))
 	for _, e := range n.broker.Endpoints() {
 		fmt.Fprintf(w, "  %-10s %s:%d   any Kafka client, no auth\n", "Kafka", e.Host, e.Port)
 	}
@@ -80,7 +84,11 @@ func banner(w io.Writer, n *node, took time.Duration) {
 	} else {
 		fmt.Fprintf(w, "  %-10s none: nothing leaves the local disk (archive.url=file:///dir or s3://bucket?… sets one)\n", "Archive")
 	}
-	fmt.Fprintf(w, "  %-10s built in\n", "Metadata")
+	if s.zookeeper != "" {
+		fmt.Fprintf(w, "  %-10s ZooKeeper %s\n", "Metadata", s.zookeeper)
+	} else {
+		fmt.Fprintf(w, "  %-10s built in\n", "Metadata")
+	}
 	if s.usedProfile {
 		fmt.Fprintf(w, "  %-10s log.retention.ms=%s  log.local.retention.ms=%s  log.segment.bytes=%s\n  %-10s archive.upload.max.interval.ms=%s   (with --config FILE Kafka's defaults hold)\n", "Profile",
 			s.config.String("log.retention.ms"), s.config.String("log.local.retention.ms"), s.config.String("log.segment.bytes"), "",

@@ -30,6 +30,8 @@ type settings struct {
 	usedProfile bool
 
 	data, logs, meta, cache string
+	// zookeeper is where the metadata is, "" for in the file meta.
+	zookeeper string
 	// archive is the URL of the archive, "" for none.
 	archive string
 	// archiveIsDefault: nobody named it, it is the directory beside the logs.
@@ -124,6 +126,7 @@ func (s *settings) layout(data string) error {
 	if c := s.config.String("archive.cache.dir"); c != "" {
 		s.cache = c
 	}
+	s.zookeeper = s.config.String("zookeeper.connect")
 	s.archive = s.config.String("archive.url")
 	if s.archive == "" && s.usedProfile && !s.config.IsSet("archive.url") {
 		s.archiveIsDefault = true

@@ -7,17 +7,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"firn/zkmeta/zktest"
 )
 
 // TestKafkasOwnFilesStart: what Kafka ships starts a broker unchanged, but for
-// the port and the directory, which belong to the test.
+// the ports and the directory, which belong to the test.
 func TestKafkasOwnFilesStart(t *testing.T) {
 	for file, want := range map[string]struct {
 		node, warnings int
 		listeners      string
+		zookeeper      bool
 	}{
-		"kafka-4.3-server.properties":           {1, 1, "PLAINTEXT"},
-		"kafka-3.9-zookeeper-server.properties": {0, 1, "PLAINTEXT"},
+		"kafka-4.3-server.properties":           {1, 1, "PLAINTEXT", false},
+		"kafka-3.9-zookeeper-server.properties": {0, 0, "PLAINTEXT", true},
 	} {
 		t.Run(file, func(t *testing.T) {
 			path := filepath.Join("testdata", file)
@@ -38,14 +41,24 @@ func TestKafkasOwnFilesStart(t *testing.T) {
 			if s.archive != "" || s.config.Topic(nil, false).RemoteStorageEnable || s.config.Topic(nil, false).RetentionMs != 168*3600_000 {
 				t.Errorf("with a config file Kafka's defaults hold: archive %q", s.archive)
 			}
-			startsWith(t, sources{file: path, set: []string{"log.dirs=" + t.TempDir(),
-				"listeners=PLAINTEXT://127.0.0.1:0", "advertised.listeners=", "admin.listener="}})
+			set := []string{"log.dirs=" + t.TempDir(),
+				"listeners=PLAINTEXT://127.0.0.1:0", "advertised.listeners=", "admin.listener="}
+			check := func() {}
+			if want.zookeeper {
+				if s.zookeeper != "localhost:2181" {
+					t.Errorf("metadata in %q", s.zookeeper)
+				}
+				connect := zktest.Start(t).Servers()
+				set = append(set, "zookeeper.connect="+connect)
+				check = func() { wantRegistered(t, connect, int32(want.node)) }
+			}
+			startsWith(t, sources{file: path, set: set}, check)
 		})
 	}
 }
 
-// startsWith starts a broker and stops it.
-func startsWith(t *testing.T, src sources) {
+// startsWith starts a broker, and stops it after the check.
+func startsWith(t *testing.T, src sources, check func()) {
 	t.Helper()
 	s, err := load(src)
 	if err != nil {
@@ -62,6 +75,7 @@ func startsWith(t *testing.T, src sources) {
 	go func() { done <- n.run(ctx, func() { close(up) }) }()
 	select {
 	case <-up:
+		check()
 	case <-time.After(20 * time.Second):
 		t.Error("not ready")
 	}

@@ -8,8 +8,8 @@ import (
 // keepNotes is how many notes a Notes keeps for readers that are behind.
 const keepNotes = 1000
 
-// Notes keeps the change notes of a store whose writers are all in this process,
-// numbered without a gap. The zero value begins after number 0.
+// Notes keeps the change notes of a store for readers in this process, numbered
+// without a gap. The zero value begins after number 0.
 type Notes struct {
 	mu   sync.Mutex
 	last int64 // number of the newest
@@ -30,6 +30,26 @@ func (n *Notes) Add(note Note) {
 		n.list = append(n.list[:0:0], n.list[keepNotes:]...)
 	}
 	n.list = append(n.list, note)
+	n.wake()
+}
+
+// Lose has everybody read everything: notes were missed.
+func (n *Notes) Lose() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last++
+	n.list = nil
+	n.wake()
+}
+
+// Last is the number of the newest.
+func (n *Notes) Last() int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.last
+}
+
+func (n *Notes) wake() {
 	if n.more != nil {
 		close(n.more)
 		n.more = nil

@@ -1,0 +1,300 @@
+package zkmeta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"firn/replication/meta"
+)
+
+const changesPath = "/firn/changes"
+
+// brokersPath is where the ephemeral nodes stand whose going must be told.
+var brokersPath = strings.TrimSuffix(meta.BrokerPath(0), "/0")
+
+func generationPath(number int64) string {
+	return changesPath + "/" + strconv.FormatInt(number, 10)
+}
+
+// generation is the current generation of notes, and the version of the node that
+// names it, which every commit with a note checks.
+type generation struct {
+	number  int64
+	version int32
+}
+
+// maxGeneration keeps note numbers, a generation and 31 bits, in an int64.
+const maxGeneration = 1<<31 - 1
+
+func parseGeneration(value []byte, stat *zk.Stat) (*generation, error) {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil || n < 0 || n > maxGeneration {
+		return nil, fmt.Errorf("zkmeta: %s: generation %.20q", changesPath, value)
+	}
+	return &generation{n, stat.Version}, nil
+}
+
+// loadGeneration reads the current generation.
+func (x *session) loadGeneration(c *zk.Conn) (*generation, error) {
+	value, stat, err := c.Get(x.path(changesPath))
+	if err != nil {
+		return nil, fmt.Errorf("zkmeta: %s: %w", changesPath, err)
+	}
+	gen, err := parseGeneration(value, stat)
+	if err == nil {
+		x.generation.Store(gen)
+	}
+	return gen, err
+}
+
+// follower brings the notes of ZooKeeper into the session's meta.Notes. There is
+// one a session, however many wait for notes, and it holds three watches: on the
+// note that comes next, on the generation, and on the names of the registered
+// brokers. They never grow with partitions. That the library sets watches again
+// after a reconnect, and only logs when that fails, is why it also looks by itself.
+type follower struct {
+	x    *session
+	gen  int64 // the generation that it follows
+	next int64 // sequence number in it of the note to come
+
+	note, generation, brokers <-chan zk.Event // nil: not armed
+	ids                       []string        // of registered brokers, as last seen
+}
+
+// lookAgain is how often the follower looks without having been told to.
+const lookAgain = 5 * time.Second
+
+// startNotes begins to follow the notes; their numbers go on from base or later.
+// Whatever happens after it is told.
+func (x *session) startNotes(ctx context.Context, base int64) error {
+	f := &follower{x: x}
+	if _, err := ask(ctx, x, func(*zk.Conn) (struct{}, error) { return struct{}{}, f.begin() }); err != nil {
+		return err
+	}
+	x.notes = meta.NotesAfter(max(base, f.gen<<31+f.next))
+	if !x.link.enter() {
+		return errNotSent
+	}
+	go func() {
+		defer x.link.leave()
+		f.run()
+	}()
+	return nil
+}
+
+// begin arms all watches. What was noted before it is not told.
+func (f *follower) begin() error {
+	if err := f.watchGeneration(); err != nil {
+		return err
+	}
+	if _, err := f.watchBrokers(); err != nil {
+		return err
+	}
+	var err error
+	if f.next, err = f.count(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// run follows until the client ends.
+func (f *follower) run() {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		// Taken first: what changes while we look has us look again.
+		_, _, _, changed := f.x.link.status()
+		var retry <-chan time.Time
+		if err := f.look(); err != nil {
+			retry = time.After(100 * time.Millisecond)
+		}
+		select {
+		case <-f.note:
+			f.note = nil
+		case <-f.generation:
+			f.generation = nil
+		case <-f.brokers:
+			f.brokers = nil
+		case <-tick.C:
+		case <-retry:
+		case <-changed:
+		case <-f.x.link.ctx.Done():
+			return
+		}
+	}
+}
+
+// look takes what is new and arms the watches that have fired.
+func (f *follower) look() error {
+	if f.generation == nil {
+		before := f.gen
+		if err := f.watchGeneration(); err != nil {
+			return err
+		}
+		if f.gen != before {
+			return f.skip()
+		}
+	}
+	if err := f.takeAll(); err != nil {
+		return err
+	}
+	if f.brokers == nil {
+		gone, err := f.watchBrokers()
+		if err != nil {
+			return err
+		}
+		if gone {
+			f.x.notes.Add(meta.Note{Brokers: true})
+		}
+	}
+	return nil
+}
+
+// takeAll takes notes until the next isn't there yet, and a watch on it is armed.
+func (f *follower) takeAll() error {
+	for {
+		got, err := f.take()
+		if err != nil {
+			return err
+		}
+		if got {
+			continue
+		}
+		if f.note == nil {
+			exists, _, ch, err := f.x.conn.ExistsW(f.path())
+			if err != nil {
+				return err
+			}
+			if exists {
+				continue
+			}
+			f.note = ch
+		}
+		// A note that was trimmed before we came to it looks like one to come.
+		made, err := f.count()
+		if err != nil {
+			return err
+		}
+		if made <= f.next {
+			return nil
+		}
+		if got, err = f.take(); err != nil {
+			return err
+		} else if !got {
+			return f.skip()
+		}
+	}
+}
+
+// take takes the next note, if it is there.
+func (f *follower) take() (bool, error) {
+	value, _, err := f.x.conn.Get(f.path())
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	f.next++
+	f.note = nil // that of the note taken has fired, or will
+	note, err := meta.DecodeNote(value)
+	if err != nil {
+		f.x.notes.Lose() // whatever it told
+		return true, nil
+	}
+	f.x.notes.Add(note)
+	return true, nil
+}
+
+// skip goes on after the newest note: those in between are lost to us.
+func (f *follower) skip() error {
+	next, err := f.count()
+	if err != nil {
+		return err
+	}
+	f.next, f.note = next, nil
+	f.x.notes.Lose()
+	return f.takeAll()
+}
+
+func (f *follower) path() string {
+	return f.x.path(generationPath(f.gen)) + fmt.Sprintf("/%010d", f.next)
+}
+
+// count is how many notes this generation has had: ZooKeeper counts the creations
+// and deletions of children.
+func (f *follower) count() (int64, error) {
+	exists, stat, err := f.x.conn.Exists(f.x.path(generationPath(f.gen)))
+	if err != nil {
+		return 0, err
+	}
+	if !exists {
+		return 0, fmt.Errorf("zkmeta: %s: %w", changesPath, zk.ErrNoNode)
+	}
+	return (int64(stat.Cversion) + int64(stat.NumChildren)) / 2, nil
+}
+
+func (f *follower) watchGeneration() error {
+	value, stat, ch, err := f.x.conn.GetW(f.x.path(changesPath))
+	if err != nil {
+		return err
+	}
+	gen, err := parseGeneration(value, stat)
+	if err != nil {
+		return err
+	}
+	f.x.generation.Store(gen)
+	f.gen, f.generation = gen.number, ch
+	return nil
+}
+
+// watchBrokers tells whether brokers have gone since it last looked.
+func (f *follower) watchBrokers() (gone bool, err error) {
+	path := f.x.path(brokersPath)
+	ids, _, ch, err := f.x.conn.ChildrenW(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		var exists bool
+		if exists, _, ch, err = f.x.conn.ExistsW(path); err == nil && exists {
+			ids, _, ch, err = f.x.conn.ChildrenW(path)
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	slices.Sort(ids)
+	for _, id := range f.ids {
+		if _, still := slices.BinarySearch(ids, id); !still {
+			gone = true
+		}
+	}
+	f.ids, f.brokers = ids, ch
+	return gone, nil
+}
+
+// Changes returns the notes after the given one.
+func (s *Store) Changes(ctx context.Context, after int64) ([]meta.Note, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for {
+		x, err := s.session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !x.begun.Swap(true) {
+			after = -1
+		}
+		notes, err := x.notes.Changes(ctx, after, x.lost)
+		if !errors.Is(err, meta.ErrClosed) {
+			return notes, err
+		}
+		after = -1 // the session is over: the next one begins with a gap (Z1)
+	}
+}
