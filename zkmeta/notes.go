@@ -278,23 +278,18 @@ func (f *follower) watchBrokers() (gone bool, err error) {
 	return gone, nil
 }
 
-// Changes returns the notes after the given one.
+// Changes returns the notes after the given one; meta.ErrClosed if the session ends
+// while it waits: what comes next is another session's (Z1).
 func (s *Store) Changes(ctx context.Context, after int64) ([]meta.Note, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	for {
-		x, err := s.session(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if !x.begun.Swap(true) {
-			after = -1
-		}
-		notes, err := x.notes.Changes(ctx, after, x.lost)
-		if !errors.Is(err, meta.ErrClosed) {
-			return notes, err
-		}
-		after = -1 // the session is over: the next one begins with a gap (Z1)
+	x, err := s.session(ctx)
+	if err != nil {
+		return nil, err
 	}
+	if !x.begun.Swap(true) {
+		after = -1
+	}
+	return x.notes.Changes(ctx, after, x.lost)
 }

@@ -36,7 +36,10 @@ type Store struct {
 	nextNumber int64 // above every note number of the sessions before
 }
 
-var _ meta.Store = (*Store)(nil)
+var (
+	_ meta.Expiring = (*Store)(nil)
+	_ meta.Trimmer  = (*Store)(nil)
+)
 
 // Open connects to ZooKeeper and waits for the first session, at most for
 // ConnectTimeout; ErrUnreachable if that is not enough. It makes the chroot if it
