@@ -38,7 +38,7 @@ type Store struct {
 
 var (
 	_ meta.Expiring = (*Store)(nil)
-	_ meta.Trimmer  = (*Store)(nil)
+	_ meta.Trimming = (*Store)(nil)
 )
 
 // Open connects to ZooKeeper and waits for the first session, at most for
