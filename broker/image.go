@@ -60,6 +60,9 @@ func (m *image) readAll(ctx context.Context) error {
 	if err := m.known(x); err != nil {
 		return err
 	}
+	if err := m.findVanished(ctx, x); err != nil {
+		return err
+	}
 	if err := m.replicas.apply(ctx, m.now, x, true); err != nil {
 		return err
 	}
@@ -111,6 +114,9 @@ func (m *image) next(ctx context.Context) error {
 // show draws what is known, brings this broker's replicas up to it, and publishes.
 func (m *image) show(ctx context.Context) error {
 	x := m.draw()
+	if err := m.findVanished(ctx, x); err != nil {
+		return err
+	}
 	if err := m.replicas.apply(ctx, m.now, x, false); err != nil {
 		return err
 	}
@@ -119,6 +125,29 @@ func (m *image) show(ctx context.Context) error {
 	if m.joined() && m.replicas.lost.takeAccepted() {
 		return m.unlist(ctx)
 	}
+	return nil
+}
+
+// findVanished tells topics that were deleted from those that are merely gone: of a
+// deletion the topic's node tells, and when that has gone, its tombstone (B10).
+func (m *image) findVanished(ctx context.Context, x *topicIndex) error {
+	gone := map[meta.TopicID]bool{}
+	for id, t := range m.now.byID {
+		if now := m.meta.Topics[t.Name]; x.byID[id] == nil && (now == nil || now.ID != id) {
+			gone[id] = true
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	purges, err := meta.LoadPurges(ctx, m.store)
+	if err != nil {
+		return err
+	}
+	for _, p := range purges {
+		delete(gone, p.ID)
+	}
+	x.vanished = gone
 	return nil
 }
 

@@ -19,6 +19,8 @@ type lostLogs struct {
 	mu       sync.Mutex
 	names    map[segment.TopicPartition]bool
 	accepted bool // since the last call of takeAccepted
+	// listed is over which version of its state each was listed at run time.
+	listed map[meta.Lost]int32
 }
 
 // find asks the log directory.
@@ -112,11 +114,16 @@ func (b *Broker) relist(ctx context.Context, x *topicIndex) error {
 	for _, l := range b.replicas.givenUp(x) {
 		if t := x.byID[l.Topic]; len(t.Replicas[l.Partition]) > 1 && !listed.Lists(l.Topic, l.Partition) {
 			lost = append(lost, l)
+			b.replicas.lost.listing(l, t.states[l.Partition].Version)
 		}
 	}
 	if len(lost) > 0 {
 		b.log.Error("logs are out of service here, and given up to the other replicas", "partitions", len(lost))
-		return b.listOffline(ctx, func(o *meta.Offline) bool { o.Add(lost...); return true })
+		return b.listOffline(ctx, func(o *meta.Offline) bool {
+			lost = slices.DeleteFunc(lost, func(l meta.Lost) bool { return o.Lists(l.Topic, l.Partition) })
+			o.Add(lost...)
+			return len(lost) > 0
+		})
 	}
 	if len(listed.Partitions) > 0 {
 		return b.unlist(ctx)
@@ -142,25 +149,39 @@ func (b *Broker) unlist(ctx context.Context) error {
 	})
 }
 
-// regained: a replica that was given up can be counted on again. One that others
-// replicate must first have caught up with its leader, and not be named by the
-// state from the time before: until then it mustn't be elected, however unclean.
+// regained: a replica that was given up can be counted on again: its leader has
+// taken it into the ISR since (S7); or nobody else is there who could have more.
 func (rs *replicas) regained(x *topicIndex, l meta.Lost) bool {
 	t := x.byID[l.Topic]
 	if !t.has(l.Partition) || !slices.Contains(t.Replicas[l.Partition], rs.node) || len(t.Replicas[l.Partition]) == 1 {
 		return true
 	}
-	if t.settings.UncleanLeaderElection && t.states[l.Partition].Leader == meta.NoLeader {
-		return true // the loss is accepted, and nobody else is there
+	s := &t.states[l.Partition]
+	if slices.Contains(s.ISR, rs.self()) {
+		return s.Version > rs.lost.listedAt(l)
 	}
-	r, s := rs.get(l.Topic, l.Partition), &t.states[l.Partition]
-	if r == nil {
-		return false
+	others := func(m meta.Member) bool { return m.ID != rs.node }
+	return s.Leader == meta.NoLeader &&
+		(t.settings.UncleanLeaderElection || !slices.ContainsFunc(s.ISR, others) && !slices.ContainsFunc(s.Eligible, others))
+}
+
+// listing remembers over which state a partition was listed as given up.
+func (l *lostLogs) listing(lost meta.Lost, version int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.listed == nil {
+		l.listed = map[meta.Lost]int32{}
 	}
-	if slices.Contains(s.ISR, rs.self()) && s.Rev > x.offline[rs.node].Rev {
-		return true // its leader took it in though it was listed
+	l.listed[lost] = version
+}
+
+// listedAt is the version of that state. One that was listed before this broker
+// has started stands for all: what names its present registration is newer.
+func (l *lostLogs) listedAt(lost meta.Lost) int32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v, ok := l.listed[lost]; ok {
+		return v
 	}
-	_, epoch, _ := r.part.Leader()
-	o := r.local.Offsets()
-	return t.dispensable(l.Partition, rs.node) && epoch == s.LeaderEpoch && o.End >= o.HighWatermark
+	return meta.Missing
 }

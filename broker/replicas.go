@@ -117,7 +117,13 @@ func (rs *replicas) list() []*replica {
 func (rs *replicas) apply(ctx context.Context, old, next *topicIndex, anew bool) error {
 	var gone []*topic
 	for id, t := range old.byID {
-		if next.byID[id] == nil {
+		switch {
+		case next.byID[id] != nil:
+		case next.vanished[id]:
+			if err := rs.abandon(ctx, t); err != nil {
+				return err
+			}
+		default:
 			gone = append(gone, t)
 		}
 	}
@@ -308,6 +314,29 @@ func (rs *replicas) drop(ctx context.Context, gone []*topic) error {
 	for i, k := range keys {
 		delete(rs.mu.all, k)
 		rs.lost.accept(names[i])
+	}
+	return nil
+}
+
+// abandon ends the replicas of a topic that is gone without a trace of its
+// deletion, and keeps their logs (B10).
+func (rs *replicas) abandon(ctx context.Context, t *topic) error {
+	for p := range t.Replicas {
+		r := rs.get(t.ID, int32(p))
+		if r == nil {
+			continue
+		}
+		if err := r.end(ctx); err != nil {
+			return err
+		}
+		rs.mu.Lock()
+		delete(rs.mu.all, r.key)
+		rs.mu.Unlock()
+		if err := r.local.Close(); err != nil {
+			rs.log.Warn("closing a stray log", "topic", t.Name, "partition", p, "err", err)
+		}
+		rs.log.Warn("stray log: its topic is gone, and nothing says that it was deleted; it is kept and not served",
+			"topic", t.Name, "partition", p, "topic_id", t.ID.String())
 	}
 	return nil
 }

@@ -195,3 +195,45 @@ func TestABrokerEndsWhenTheMetadataWasRolledBack(t *testing.T) {
 		})
 	}
 }
+
+// B10: only a tombstone is proof that a topic was deleted.
+func TestATopicThatVanishesLeavesItsLogs(t *testing.T) {
+	c := startCluster(t, 2, "log.segment.delete.delay.ms=0")
+	c.create("deleted", oneEach(2))
+	tp := c.create("gone", oneEach(2))
+	n := c.node(2)
+	c.leader("gone", 1)
+	c.leader("deleted", 1)
+	c.store(2).Cut()
+	if code := c.node(1).delete("deleted"); code != 0 {
+		t.Fatalf("delete: code %d", code)
+	}
+	ops := []meta.Op{
+		{Kind: meta.Delete, Path: meta.TopicIDPath(tp.ID), Version: meta.AnyVersion},
+		{Kind: meta.Delete, Path: meta.ConfigPath(meta.TopicConfig, "gone"), Version: meta.AnyVersion},
+	}
+	for p := range int32(2) {
+		state := meta.StatePath("gone", p)
+		ops = append(ops, meta.Op{Kind: meta.Delete, Path: state, Version: meta.AnyVersion},
+			meta.Op{Kind: meta.Delete, Path: filepath.Dir(state), Version: meta.AnyVersion})
+	}
+	ops = append(ops, meta.Op{Kind: meta.Delete, Path: meta.TopicPath("gone") + "/partitions", Version: meta.AnyVersion},
+		meta.Op{Kind: meta.Delete, Path: meta.TopicPath("gone"), Version: meta.AnyVersion},
+		meta.Op{Kind: meta.Announce, Value: meta.Note{Topics: []string{"gone"}}.Encode()})
+	if err := c.tree.Begin().Commit(t.Context(), ops...); err != nil {
+		t.Fatal(err)
+	}
+	c.store(2).Expire()
+	c.store(2).Heal()
+	c.await("both topics are gone", func(x *topicIndex) bool { return len(x.byName) == 0 })
+	there := func(name string) bool {
+		_, err := os.Stat(filepath.Join(n.dir, "logs", name+"-1", "00000000000000000000.log"))
+		return err == nil
+	}
+	eventually(t, "the deleted topic's log is gone", func() bool { return !there("deleted") })
+	if !there("gone") {
+		t.Error("the log of a topic that nobody has deleted is gone")
+	}
+	c.create("gone", oneEach(2)) // its name is free
+	c.leader("gone", 1)
+}

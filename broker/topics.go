@@ -34,6 +34,8 @@ type topicIndex struct {
 	// deleting are the names of topics that are deleted but not gone yet: they
 	// can't be taken.
 	deleting map[string]bool
+	// vanished are topics of the last picture that are gone without a tombstone.
+	vanished map[meta.TopicID]bool
 }
 
 // topic is one topic in the picture. It is immutable; the partitions live on.
