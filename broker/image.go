@@ -42,6 +42,8 @@ type image struct {
 	meta *meta.Image
 	last int64
 	now  *topicIndex
+	// audit is when part of everything is to be read again.
+	audit time.Time
 }
 
 // read reads everything.
@@ -89,7 +91,13 @@ func (m *image) run(ctx context.Context) {
 // next waits for notes and shows a picture that holds them. After an error the
 // same notes come again.
 func (m *image) next(ctx context.Context) error {
-	notes, err := m.store.Changes(ctx, m.last)
+	short, cancel := context.WithDeadline(ctx, m.audit)
+	notes, err := m.store.Changes(short, m.last)
+	over := short.Err() != nil && ctx.Err() == nil
+	cancel()
+	if err != nil && over {
+		return m.look(ctx)
+	}
 	if gap := (*meta.ErrGap)(nil); errors.As(err, &gap) {
 		if err := m.read(ctx); err != nil {
 			return err
@@ -109,6 +117,24 @@ func (m *image) next(ctx context.Context) error {
 		m.last = notes[len(notes)-1].Number
 	}
 	return nil
+}
+
+// auditEvery is how often a hundredth of everything is read again.
+const auditEvery = time.Minute
+
+// look reads part of everything again, in case a note was lost.
+func (m *image) look(ctx context.Context) error {
+	first := m.audit.IsZero() // all has just been read
+	m.audit = time.Now().Add(auditEvery)
+	if first {
+		return nil
+	}
+	changed, err := m.meta.Audit(ctx, m.store)
+	if err != nil || changed == 0 {
+		return err
+	}
+	m.log.Debug("audit of the metadata found what no note had told yet", "topics", changed)
+	return m.show(ctx)
 }
 
 // show draws what is known, brings this broker's replicas up to it, and publishes.

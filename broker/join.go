@@ -17,7 +17,7 @@ import (
 // for: it registers only when all its logs are recovered, and it leads nothing
 // before the election that its registration brings about.
 //
-//	log directory ─▶ whose is it? ─▶ metadata ─▶ archive ─▶ logs ─▶ strays ─▶ registration
+//	log directory ─▶ whose is it? ─▶ metadata ─▶ archive ─▶ logs ─▶ strays ─▶ moved away ─▶ registration
 func (b *Broker) join(ctx context.Context) error {
 	if err := meta.Init(ctx, b.cfg.Meta); err != nil {
 		return err
@@ -58,6 +58,9 @@ func (b *Broker) join(ctx context.Context) error {
 		return err
 	}
 	if err := b.known(b.topics.Load()); err != nil {
+		return err
+	}
+	if err := b.deleteMoved(); err != nil {
 		return err
 	}
 	if err := b.register(ctx, true); err != nil {

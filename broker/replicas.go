@@ -136,6 +136,9 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex, anew bool)
 		default: // asked for already
 		}
 	}
+	if err := rs.leave(ctx, old, next); err != nil {
+		return err
+	}
 
 	var g errgroup.Group
 	g.SetLimit(openers)
@@ -303,19 +306,7 @@ func (rs *replicas) drop(ctx context.Context, gone []*topic) error {
 			}
 		}
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	if err := rs.dir.Delete(names...); err != nil {
-		return err
-	}
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	for i, k := range keys {
-		delete(rs.mu.all, k)
-		rs.lost.accept(names[i])
-	}
-	return nil
+	return rs.forget(keys, names)
 }
 
 // abandon ends the replicas of a topic that is gone without a trace of its
