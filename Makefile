@@ -10,7 +10,7 @@ UNIT        := $(shell go list ./... 2>/dev/null | grep -v -e /e2e -e /cmd/)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
 
-.PHONY: help build test setup lint unit e2e cross vuln bench minio fuzz clean
+.PHONY: help build test setup lint unit e2e cross vuln bench checker kills minio fuzz clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -48,6 +48,14 @@ vuln: $(CACHE)/bin/tally ## govulncheck, where its database can be reached
 	@if curl -sfm 10 -o /dev/null https://vuln.go.dev/index/modules.json; then \
 	  $< -dir $(TALLY) govulncheck -- go run $(GOVULNCHECK) ./...; \
 	else echo "== govulncheck: its database can't be reached from here, not run"; fi
+
+checker: ## ten minutes of faults on real processes, every promise checked: ARGS="-seed 7 -slice 4m"
+	@e2e/setup.sh minio
+	go run ./e2e/chaos $(ARGS)
+
+kills: ## 200 kills of leader, follower and controller in turn
+	@e2e/setup.sh minio
+	go run ./e2e/chaos -kills 200 -duration 30m $(ARGS)
 
 bench: ## the load harness: ours, the probe and Apache Kafka taking turns
 	e2e/bench/run.sh

@@ -18,22 +18,23 @@ import (
 
 	"firn/e2e/harness"
 	"firn/e2e/minio"
+	"firn/e2e/storefault"
 )
 
 // storeFaults are the faults, and what a cold read may answer besides nothing
 // while they last: never OFFSET_OUT_OF_RANGE, never other bytes (T5, T7).
 func storeFaults() []struct {
-	fault storeFault
+	fault storefault.Fault
 	codes []*kerr.Error
 } {
 	wait := []*kerr.Error{kerr.KafkaStorageError}
 	lost := []*kerr.Error{kerr.KafkaStorageError, kerr.CorruptMessage}
 	return []struct {
-		fault storeFault
+		fault storefault.Fault
 		codes []*kerr.Error
 	}{
-		{down, wait}, {blackhole, wait}, {slow, nil}, {unavailable, wait},
-		{shortReply, wait}, {corrupted, lost}, {missing, lost}, {missingOnce, nil},
+		{storefault.Down, wait}, {storefault.BlackHole, wait}, {storefault.Slow, nil}, {storefault.Unavailable, wait},
+		{storefault.ShortReply, wait}, {storefault.Corrupted, lost}, {storefault.Missing, lost}, {storefault.MissingOnce, nil},
 	}
 }
 
@@ -69,11 +70,11 @@ func TestStoreFaults(t *testing.T) {
 	}
 }
 
-// faultyStore is a broker whose MinIO is behind a faultProxy.
+// faultyStore is a broker whose MinIO is behind a proxy that fails.
 type faultyStore struct {
 	t *testing.T
 	*harness.Firn
-	proxy *faultProxy
+	proxy *storefault.Proxy
 	// bucket is the store without the proxy.
 	bucket *miniogo.Client
 }
@@ -107,16 +108,16 @@ func (s *faultyStore) fill(topic string) *load {
 }
 
 // during reads a topic from the archive through a fault and past its end.
-func (s *faultyStore) during(l *load, fault storeFault, allowed []*kerr.Error) {
-	s.proxy.set(fault)
+func (s *faultyStore) during(l *load, fault storefault.Fault, allowed []*kerr.Error) {
+	s.proxy.Set(fault)
 	healed := make(chan struct{})
 	time.AfterFunc(faultTime, func() {
 		defer close(healed)
-		s.t.Logf("%s: %d requests met it", fault, s.proxy.hits.Load())
-		if s.proxy.hits.Load() == 0 {
+		s.t.Logf("%s: %d requests met it", fault, s.proxy.Hits())
+		if s.proxy.Hits() == 0 {
 			s.t.Errorf("%s: no request met it", fault)
 		}
-		s.proxy.set(healthy)
+		s.proxy.Set(storefault.Healthy)
 	})
 	began := time.Now()
 	s.lookUp(l)
