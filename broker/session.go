@@ -31,14 +31,26 @@ func (b *Broker) registration() *meta.Registration {
 // takePart keeps this broker a member of its cluster. What it is told, leads and
 // decides, it does in one session after the other (Z1).
 //
-//	session ends ─▶ nothing is led any more ─▶ register, in a new broker epoch
-//	     ▲                                              │
-//	     └── follow, renew the lease, campaign ◀── read everything, take roles
+//	session ends ─▶ the store answers in another ─▶ nothing is led any more
+//	     ▲                                                     ▼
+//	follow, renew the lease, campaign ◀── read everything ◀── register, in a
+//	                                      and take roles      new broker epoch
+//
+// As long as no server answers, nobody can say whether the session goes on: what
+// is led is led on, as far as the lease, and past it the followers, allow (B7).
 //
 // It fails when the metadata store isn't the one that this broker knows.
 func (b *Broker) takePart(ctx context.Context) error {
 	for {
-		b.live(ctx, b.member.Load())
+		if m := b.member.Load(); m != nil {
+			b.live(ctx, m)
+			b.awaitStore(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			b.log.Warn("in a new session of the metadata store this broker leads nothing until it has registered again", "broker_epoch", m.Epoch)
+			b.stepDown()
+		}
 		for ctx.Err() == nil && b.member.Load() == nil {
 			err := b.rejoin(ctx)
 			if final(err) {
@@ -68,12 +80,8 @@ func final(err error) bool {
 	return false
 }
 
-// live does what a member does until its session ends, or ctx. A session that has
-// ended takes everything with it that was led under it.
+// live does what a member does until its session ends, or ctx.
 func (b *Broker) live(ctx context.Context, m *membership) {
-	if m == nil {
-		return
-	}
 	session, end := context.WithCancel(ctx)
 	defer end()
 	var parts sync.WaitGroup
@@ -83,14 +91,25 @@ func (b *Broker) live(ctx context.Context, m *membership) {
 	select {
 	case <-ctx.Done():
 	case <-m.lost:
-		b.log.Warn("the session with the metadata store has ended: this broker leads nothing until it has registered again", "broker_epoch", m.Epoch)
-		b.lease.End()
-		b.member.CompareAndSwap(m, nil)
-		b.replicas.resignAll()
+		b.log.Warn("the session with the metadata store has ended", "broker_epoch", m.Epoch)
 	}
 	end()
 	parts.Wait()
 }
+
+// awaitStore waits until the store answers: in another session, now.
+func (b *Broker) awaitStore(ctx context.Context) {
+	for ctx.Err() == nil {
+		_, err := meta.LoadClusterID(ctx, b.cfg.Meta)
+		if err == nil || errors.Is(err, meta.ErrNotFound) {
+			return
+		}
+		sleep(ctx, awaitRetry)
+	}
+}
+
+// awaitRetry is how long a broker waits before it asks again whether the store is there.
+const awaitRetry = 50 * time.Millisecond
 
 // rejoin registers again and takes part as if it had just started, but that the
 // logs are open.
@@ -107,7 +126,7 @@ func (b *Broker) rejoin(ctx context.Context) error {
 		return err
 	}
 	if err := b.image.readAll(ctx); err != nil {
-		b.unregistered()
+		b.stepDown()
 		return err
 	}
 	if err := b.unlist(ctx); err != nil {
@@ -116,9 +135,8 @@ func (b *Broker) rejoin(ctx context.Context) error {
 	return nil
 }
 
-// unregistered forgets a registration that couldn't be followed up: the next try
-// makes another.
-func (b *Broker) unregistered() {
+// stepDown ends what was led under a registration (R6).
+func (b *Broker) stepDown() {
 	b.lease.End()
 	b.member.Store(nil)
 	b.replicas.resignAll()

@@ -268,3 +268,39 @@ func TestReservedProducerIDsAreSkipped(t *testing.T) {
 		t.Errorf("a second reservation: %v, want ErrExists", err)
 	}
 }
+
+// B1: a broker that has come again needn't wait for the end of the session in which
+// it was controller, and what that session's controller writes is fenced.
+func TestABrokerTakesOverFromItsFormerSelf(t *testing.T) {
+	tree := NewMemory()
+	old, s := tree.Begin(), tree.Begin()
+	if err := Init(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	register := func(s Store, id int32) Registration {
+		t.Helper()
+		r, err := Register(t.Context(), s, Incarnation{Broker: Broker{ID: id, StorageID: "s" + itoa(id)}, Intend: func(int64) error { return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first, err := Campaign(t.Context(), old, register(old, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Campaign(t.Context(), s, register(s, 2)); !errors.Is(err, ErrNotController) {
+		t.Errorf("another broker: %v", err)
+	}
+	again, err := Campaign(t.Context(), s, register(s, 1))
+	if err != nil || again.Epoch != first.Epoch+1 {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if err := old.Commit(t.Context(), first.Fence()); !errors.Is(err, ErrVersion) {
+		t.Errorf("the former controller's fence: %v", err)
+	}
+	old.End()
+	if m, err := LoadController(t.Context(), s); err != nil || m.Epoch != 2 {
+		t.Errorf("after the old session's end the controller is %+v, %v", m, err)
+	}
+}

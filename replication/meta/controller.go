@@ -46,25 +46,33 @@ func LoadController(ctx context.Context, s Store) (Member, error) {
 // Campaign makes the broker controller, in a new controller epoch, if nobody is.
 // ErrNotController: somebody is, or was faster.
 func Campaign(ctx context.Context, s Store, self Registration) (Controllership, error) {
-	now, err := LoadController(ctx, s)
+	// The epoch comes first: whoever becomes controller after it was read raises it,
+	// and our write is refused.
+	epoch, version, err := loadControllerEpoch(ctx, s)
 	if err != nil {
 		return Controllership{}, err
 	}
-	epoch, version, err := loadControllerEpoch(ctx, s)
+	now, err := LoadController(ctx, s)
 	if err != nil {
 		return Controllership{}, err
 	}
 	if now == self.Member() { // a campaign of ours whose outcome we didn't hear (Z3)
 		return Controllership{epoch, version}, nil
 	}
-	if now != NoLeader {
+	var ops []Op
+	switch {
+	case now.ID == self.ID:
+		// Of an earlier registration of ours, whose session the store still waits
+		// for. We hold its data directory, so that it is dead (B1).
+		ops = append(ops, Op{Kind: Delete, Path: controllerPath, Version: AnyVersion})
+	case now != NoLeader:
 		return Controllership{}, fmt.Errorf("%w: broker %d", ErrNotController, now.ID)
 	}
 	w := Write{
-		Ops: []Op{
-			{Kind: CreateEphemeral, Path: controllerPath, Value: encode(controllerJSON{1, self.ID, self.Epoch})},
+		Ops: append(ops,
+			Op{Kind: CreateEphemeral, Path: controllerPath, Value: encode(controllerJSON{1, self.ID, self.Epoch})},
 			createOrSet(controllerEpoch, strconv.AppendInt(nil, int64(epoch)+1, 10), version),
-		},
+		),
 		Note: Note{Brokers: true},
 	}
 	err = w.With(self.Fence()...).Commit(ctx, s)
