@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,8 @@ type Config struct {
 	// Listeners are where to serve; at least one.
 	Listeners []Listener
 	Network   Network
+	// Dial connects to other brokers; nil means a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Log is the logger; nil discards.
 	Log *slog.Logger
 	// Metrics is where metrics are registered; nil means nowhere.
@@ -80,6 +83,10 @@ type Broker struct {
 	// lease is nil on a store whose session can't end while this broker lives.
 	lease     *replication.Lease
 	throttles throttles
+	// interBroker is the name of the listener that takes the requests of brokers.
+	interBroker string
+	followers   *followers
+	inSync      *inSync
 	// ready is closed when clients are served.
 	ready chan struct{}
 	// retentionDue asks for a round of retention before its time.
@@ -118,6 +125,13 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b.producerIDs = newProducerIDs(b.log, b.allocateProducerIDs)
 	b.groups = newCoordinator(b)
+	var err error
+	if b.interBroker, err = interBrokerListener(&cfg); err != nil {
+		return nil, err
+	}
+	b.followers = newFollowers(b)
+	b.replicas.moved = b.followers.assign
+	b.inSync = newInSync(b)
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
@@ -127,6 +141,9 @@ func New(cfg Config) (*Broker, error) {
 			return nil, err
 		}
 		if err := cfg.Metrics.Register(newGroupMetrics(b.groups)); err != nil {
+			return nil, err
+		}
+		if err := cfg.Metrics.Register(b.inSync); err != nil {
 			return nil, err
 		}
 	}
@@ -207,6 +224,8 @@ func (b *Broker) parts() []func(context.Context) error {
 		b.takePart,
 		b.producerIDs.run,
 		b.groups.run,
+		b.followers.run,
+		b.inSync.run,
 		b.loops,
 		b.runArchive,
 	}

@@ -16,6 +16,8 @@
 //	session, epochs                 one registration after the other, and its lease
 //	image, topics                   the picture of the cluster
 //	replicas, roles, lost, mend     the partitions that this broker hosts
+//	replica_fetch, insync           replicas that fetch from here: whom to believe, who is in sync
+//	followers                       replicas that follow others, through broker/peer
 //	topic_admin, config_admin       what admin requests change, and the wait for it
 //	archive, purge, topic_json      tiering's seams: pointers, policies, what topics
 //	                                are, deleted topics
@@ -79,6 +81,8 @@
 //
 // # Invariants that are kept here
 //
+//	A22  what a replica says counts only between brokers, in its present
+//	     registration, and of partitions assigned to it
 //	B14  a topic is its id: logs, pointers and pictures never go by name alone
 //	R4   every write of an admin request checks this broker's own registration
 //	S5   a quarantined log is repaired where the archive has what is damaged

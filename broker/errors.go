@@ -27,6 +27,7 @@ var errorTable = []struct {
 	{replication.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
 	{replication.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
 	{replication.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
+	{replication.ErrMovedToArchive, kerr.OffsetMovedToTieredStorage},
 	{segment.ErrNoSpace, kerr.KafkaStorageError},
 	{segment.ErrFailed, kerr.KafkaStorageError},
 	{segment.ErrQuarantined, kerr.KafkaStorageError},

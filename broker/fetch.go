@@ -25,6 +25,9 @@ type fetcher struct {
 	timer   *time.Timer
 	until   segment.Until
 	session *session // the last one that this connection used
+	replica replicaFetch
+	// follower: a replica that follows may answer (KIP-392).
+	follower bool
 }
 
 // fetchPart is a partition of a Fetch request and what was read of it.
@@ -41,6 +44,8 @@ type fetchPart struct {
 	fixed bool
 	skip  bool // an incremental fetch doesn't mention it
 	res   segment.ReadResult
+	// diverging is not of epoch -1 where a replica must cut its log first.
+	diverging segment.EpochEnd
 }
 
 // noOffsets goes with an error.
@@ -70,11 +75,19 @@ func (c *conn) answerFetch(ctx, polls context.Context, h wire.RequestHeader, bod
 	if f.req.Isolation == 1 {
 		f.until = segment.UntilStable
 	}
+	f.follower = h.Version >= 11
+	f.replica = noReplica
+	if f.req.ReplicaID >= 0 {
+		c.meetReplica(f)
+	}
 	s, code := f.begin(c.s.sessions)
 	if code != 0 {
 		return c.writeFetchError(h, code)
 	}
 	c.resolve(f)
+	if f.replica.admitted() {
+		c.noteReplica(f)
+	}
 	if err := c.await(polls, f); err != nil {
 		return err
 	}
@@ -88,21 +101,21 @@ func (f *fetcher) begin(cache *sessionCache) (s *session, code int16) {
 	f.parts = f.parts[:0]
 	if r.SessionEpoch == initialEpoch || r.SessionEpoch == finalEpoch {
 		if r.SessionID != noSession { // a full fetch ends the session that it names
-			if old := f.find(cache, r.SessionID); old != nil {
+			if old := f.find(cache, r.SessionID); old != nil && old.replica == f.replica.Member {
 				cache.remove(old)
 			}
 			f.session = nil
 		}
 		f.listRequest()
-		if r.SessionEpoch == initialEpoch && r.ReplicaID < 0 {
-			s = cache.create(r)
+		if r.SessionEpoch == initialEpoch && (r.ReplicaID < 0 || f.replica.admitted()) {
+			s = cache.create(r, f.replica.Member)
 			f.session = s
 			f.attach(s)
 		}
 		return s, 0
 	}
 	s = f.find(cache, r.SessionID)
-	if s == nil {
+	if s == nil || s.replica != f.replica.Member {
 		return nil, kerr.FetchSessionIDNotFound.Code
 	}
 	s.mu.Lock()
@@ -125,6 +138,7 @@ func (f *fetcher) begin(cache *sessionCache) (s *session, code int16) {
 	f.session = s
 	s.used.Store(cache.now().UnixMilli())
 	s.epoch = nextEpoch(s.epoch)
+	f.replica.proven = s.answered
 	for p := s.first; p != nil; p = p.next {
 		f.parts = append(f.parts, fetchPart{name: p.name, id: p.id, want: p.want, told: p})
 	}
@@ -171,10 +185,11 @@ func (c *conn) resolve(f *fetcher) {
 	index := c.s.b.topics.Load()
 	for i := range f.parts {
 		p := &f.parts[i]
+		p.diverging = segment.EpochEnd{Epoch: -1, End: -1}
 		p.t = f.topic.find(index, p.name, p.id)
 		switch {
-		case f.req.ReplicaID >= 0:
-			p.fail(kerr.ClusterAuthorizationFailed.Code) // replicas come in on another listener, once there is one
+		case f.req.ReplicaID >= 0 && f.replica.refused(p.t, p.want.Index) != 0:
+			p.fail(f.replica.refused(p.t, p.want.Index))
 		case p.t == nil && p.name == nil:
 			p.fail(kerr.UnknownTopicID.Code)
 		case p.t == nil || p.want.Index < 0 || int(p.want.Index) >= len(p.t.parts):
@@ -241,7 +256,7 @@ func (f *fetcher) read(most int) (got int, now bool) {
 		}
 		p.res.Records.Release()
 		p.res, p.code = segment.ReadResult{}, 0
-		view := replication.View{Epoch: p.want.LeaderEpoch}
+		view := replication.View{Epoch: p.want.LeaderEpoch, Follower: f.follower, Replica: f.replica.admitted()}
 		if p.want.LeaderEpoch < 0 {
 			view.Epoch = replication.AnyEpoch
 		}
@@ -281,7 +296,7 @@ func (f *fetcher) register() (come bool) {
 		// What was visible has been read, as far as it may be.
 		past := max(p.want.Offset, end(&p.res.Offsets, f.until))
 		f.waiter.Add(p.p, past, f.until)
-		o, err := p.p.Offsets(replication.View{Epoch: replication.AnyEpoch})
+		o, err := p.p.Offsets(replication.View{Epoch: replication.AnyEpoch, Follower: f.follower, Replica: f.replica.admitted()})
 		if err != nil || end(&o, f.until) > past || o.LogStart > p.want.Offset {
 			come = true
 		}
@@ -289,10 +304,13 @@ func (f *fetcher) register() (come bool) {
 	return come
 }
 
-// end is where a consumer's reading ends.
+// end is where a reading ends.
 func end(o *segment.Offsets, until segment.Until) int64 {
-	if until == segment.UntilStable {
+	switch until {
+	case segment.UntilStable:
 		return o.Stable
+	case segment.UntilCounted:
+		return o.Counted
 	}
 	return o.HighWatermark
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -63,7 +64,7 @@ func (c *conn) encode(f *fetcher, p *fetchPart) {
 		PreferredRead:  -1,
 		Records:        p.res.Records.Len(),
 		Leader:         wire.NoLeader,
-		DivergingEpoch: wire.DivergingEpoch{Epoch: -1},
+		DivergingEpoch: wire.DivergingEpoch{Epoch: p.diverging.Epoch, End: p.diverging.End},
 	}
 	f.aborted = f.aborted[:0]
 	for _, a := range p.res.Aborted {
@@ -90,12 +91,15 @@ func (f *fetcher) selectNews(s *session) (id int32, code int16) {
 	if s.epoch != expected {
 		return 0, kerr.InvalidFetchSessionEpoch.Code
 	}
+	if s.replica.ID >= 0 {
+		s.answered = time.Now()
+	}
 	for i := range f.parts {
 		p := &f.parts[i]
 		if p.told == nil {
 			continue
 		}
-		news := p.told.newsLocked(p.code, p.res.Records.Len(), &p.res.Offsets)
+		news := p.told.newsLocked(p.code, p.res.Records.Len(), &p.res.Offsets, p.diverging.Epoch >= 0)
 		p.skip = !full && !news
 		if p.res.Records.Len() > 0 {
 			s.toEnd(p.told)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firn/broker/wire"
+	"firn/replication/meta"
 	"firn/segment"
 )
 
@@ -46,8 +47,10 @@ func nextEpoch(e int32) int32 {
 
 // session is what a client's incremental fetches build on.
 type session struct {
-	id      int32
-	byID    bool // topics are named by id: v13 and later
+	id   int32
+	byID bool // topics are named by id: v13 and later
+	// replica is whose it is; of ID -1 for a consumer's.
+	replica meta.Member
 	created time.Time
 	used    atomic.Int64 // Unix milliseconds
 	gone    atomic.Bool  // no longer in the cache
@@ -55,9 +58,12 @@ type session struct {
 
 	mu    sync.Mutex
 	epoch int32
-	parts map[sessionKey]*sessionPart
-	first *sessionPart // the order in which they are read
-	last  *sessionPart
+	// answered is when a replica was last answered: its next request in the
+	// session proves that it has followed us then.
+	answered time.Time
+	parts    map[sessionKey]*sessionPart
+	first    *sessionPart // the order in which they are read
+	last     *sessionPart
 }
 
 type sessionKey struct {
@@ -149,8 +155,8 @@ func topicKey(t *wire.FetchTopic) string {
 }
 
 // newsLocked says whether the client must be told of p, and notes what it is told.
-func (p *sessionPart) newsLocked(code int16, records int, o *segment.Offsets) bool {
-	news := records > 0
+func (p *sessionPart) newsLocked(code int16, records int, o *segment.Offsets, diverging bool) bool {
+	news := records > 0 || diverging
 	if p.highWatermark != o.HighWatermark {
 		p.highWatermark, news = o.HighWatermark, true
 	}
@@ -215,13 +221,13 @@ func (c *sessionCache) resize(s *session, parts int) {
 }
 
 // create begins a session with the partitions of r; nil if there is no room.
-func (c *sessionCache) create(r *wire.FetchRequest) *session {
+func (c *sessionCache) create(r *wire.FetchRequest, replica meta.Member) *session {
 	n := len(r.Partitions)
 	if n == 0 {
 		return nil
 	}
 	now := c.now()
-	s := &session{byID: r.Version >= 13, created: now, epoch: nextEpoch(initialEpoch), parts: make(map[sessionKey]*sessionPart, n)}
+	s := &session{byID: r.Version >= 13, replica: replica, created: now, epoch: nextEpoch(initialEpoch), parts: make(map[sessionKey]*sessionPart, n)}
 	s.used.Store(now.UnixMilli())
 	s.updateLocked(r) // nobody else knows it yet
 	s.counted = len(s.parts)
@@ -247,7 +253,7 @@ func (c *sessionCache) evictLocked(now time.Time, n int) bool {
 		if oldest == nil || s.used.Load() < oldest.used.Load() {
 			oldest = s
 		}
-		if now.Sub(s.created) > evictAfter && (smallest == nil || s.counted < smallest.counted) {
+		if s.replica.ID < 0 && now.Sub(s.created) > evictAfter && (smallest == nil || s.counted < smallest.counted) {
 			smallest = s
 		}
 	}

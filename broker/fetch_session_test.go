@@ -179,24 +179,24 @@ func TestSessionCacheEviction(t *testing.T) {
 		}
 		return r
 	}
-	small, large := c.create(request(1)), c.create(request(5))
+	small, large := c.create(request(1), noReplica.Member), c.create(request(5), noReplica.Member)
 	if small == nil || large == nil {
 		t.Fatal("no session though there is room")
 	}
-	if c.create(request(9)) != nil {
+	if c.create(request(9), noReplica.Member) != nil {
 		t.Error("a young session was evicted")
 	}
 	now = now.Add(evictAfter + time.Second)
 	large.used.Store(now.UnixMilli())
 	small.used.Store(now.UnixMilli())
-	if c.create(request(1)) != nil {
+	if c.create(request(1), noReplica.Member) != nil {
 		t.Error("a session went for one that is no larger")
 	}
-	if c.create(request(3)) == nil || !small.gone.Load() || large.gone.Load() {
+	if c.create(request(3), noReplica.Member) == nil || !small.gone.Load() || large.gone.Load() {
 		t.Error("the smallest did not go for a larger one")
 	}
 	now = now.Add(evictAfter + time.Second)
-	if c.create(request(1)) == nil {
+	if c.create(request(1), noReplica.Member) == nil {
 		t.Error("an unused session did not go")
 	}
 	if len(c.mu.byID) != 2 {

@@ -189,6 +189,7 @@ func (m *image) draw() *topicIndex {
 		controllerEpoch: m.meta.ControllerEpoch,
 		brokers:         slices.SortedFunc(maps.Values(m.meta.Brokers), func(a, b meta.Broker) int { return int(a.ID) - int(b.ID) }),
 		registrations:   m.meta.Registrations,
+		registered:      m.meta.Registered(),
 	}
 	m.drawSettings(x)
 	for name, from := range m.meta.Topics {

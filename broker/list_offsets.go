@@ -42,9 +42,6 @@ const maxLookups = 16
 func handleListOffsets(b *Broker, ctx context.Context, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.ListOffsetsRequest)
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
-	if req.ReplicaID >= 0 {
-		return refuseReplica(resp, req)
-	}
 	timeout := b.settings().Millis("remote.list.offsets.request.timeout.ms")
 	if r.version >= 10 {
 		timeout = time.Duration(req.TimeoutMillis) * time.Millisecond
@@ -73,13 +70,16 @@ func handleListOffsets(b *Broker, ctx context.Context, r *request) kmsg.Response
 			case !q.supported():
 				answer.ErrorCode = kerr.UnsupportedVersion.Code
 				continue
+			case req.ReplicaID >= 0 && !b.fromReplica(x, r.listener, req.ReplicaID, in.Topic, ask.Partition):
+				answer.ErrorCode = kerr.ClusterAuthorizationFailed.Code
+				continue
 			}
 			part, err := x.hosted(in.Topic, ask.Partition)
 			if err != nil {
 				answer.ErrorCode = errorCode(err)
 				continue
 			}
-			q.part, q.view = part, replication.View{Epoch: ask.CurrentLeaderEpoch}
+			q.part, q.view = part, replication.View{Epoch: ask.CurrentLeaderEpoch, Replica: req.ReplicaID >= 0}
 			q.archives = b.archive != nil && x.byName[in.Topic].settings.RemoteStorageEnable
 			if q.byTime() {
 				lookups.Go(func() error { q.answer(ctx, answer); return nil })
@@ -89,22 +89,6 @@ func handleListOffsets(b *Broker, ctx context.Context, r *request) kmsg.Response
 		}
 	}
 	_ = lookups.Wait() // answers carry their own errors
-	return resp
-}
-
-// refuseReplica answers a request that claims to come from a replica: there are
-// no followers of a single broker, and a client must not pass for one.
-func refuseReplica(resp *kmsg.ListOffsetsResponse, req *kmsg.ListOffsetsRequest) kmsg.Response {
-	for _, t := range req.Topics {
-		out := kmsg.NewListOffsetsResponseTopic()
-		out.Topic = t.Topic
-		for _, p := range t.Partitions {
-			answer := kmsg.NewListOffsetsResponseTopicPartition()
-			answer.Partition, answer.ErrorCode = p.Partition, kerr.ClusterAuthorizationFailed.Code
-			out.Partitions = append(out.Partitions, answer)
-		}
-		resp.Topics = append(resp.Topics, out)
-	}
 	return resp
 }
 

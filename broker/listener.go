@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 
 	"firn/replication/meta"
 )
@@ -55,4 +57,26 @@ func listen(l Listener) (*listener, error) {
 		e.Port = int32(a.Port)
 	}
 	return &listener{Listener: nl, Name: l.Name, endpoint: e}, nil
+}
+
+// interBrokerListener is the name of the listener by which brokers reach each
+// other: inter.broker.listener.name; where that isn't set PLAINTEXT, or the first
+// if none has that name.
+func interBrokerListener(c *Config) (string, error) {
+	name := ""
+	if c.Settings != nil {
+		name = strings.ToUpper(c.Settings.String("inter.broker.listener.name"))
+	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.Name == name })
+	}
+	switch {
+	case name != "" && !has(name):
+		return "", fmt.Errorf("broker: inter.broker.listener.name is %s, but there is no listener of that name", name)
+	case name != "":
+		return name, nil
+	case !has("PLAINTEXT") && len(c.Listeners) > 0:
+		return c.Listeners[0].Name, nil
+	}
+	return "PLAINTEXT", nil
 }

@@ -25,7 +25,7 @@ func (rs *replicas) leave(ctx context.Context, old, next *topicIndex) error {
 	var names []segment.TopicPartition
 	for _, k := range keys {
 		r := rs.get(k.topic, k.index)
-		if err := r.end(ctx); err != nil {
+		if err := rs.end(ctx, r); err != nil {
 			return err
 		}
 		names = append(names, r.name)

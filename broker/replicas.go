@@ -38,6 +38,8 @@ type replicas struct {
 	topicInfo func(tiering.TopicID) tiering.TopicInfo
 	// changed is raised when a replica has taken a new role.
 	changed *signal
+	// moved is told of each replica that has taken a new role; nil: nobody is.
+	moved func(*replication.Partition)
 	// reconfigured asks for a round of retention: settings have changed.
 	reconfigured chan<- struct{}
 	// deleted asks for the removal of deleted topics from the archive.
@@ -300,7 +302,7 @@ func (rs *replicas) drop(ctx context.Context, gone []*topic) error {
 			keys = append(keys, replicaKey{t.ID, int32(p)})
 			names = append(names, segment.TopicPartition{Topic: t.Name, Partition: int32(p)})
 			if r := rs.get(t.ID, int32(p)); r != nil {
-				if err := r.end(ctx); err != nil {
+				if err := rs.end(ctx, r); err != nil {
 					return err
 				}
 			}
@@ -317,7 +319,7 @@ func (rs *replicas) abandon(ctx context.Context, t *topic) error {
 		if r == nil {
 			continue
 		}
-		if err := r.end(ctx); err != nil {
+		if err := rs.end(ctx, r); err != nil {
 			return err
 		}
 		rs.mu.Lock()
@@ -333,10 +335,13 @@ func (rs *replicas) abandon(ctx context.Context, t *topic) error {
 }
 
 // end ends what the replica does, for good.
-func (r *replica) end(ctx context.Context) error {
+func (rs *replicas) end(ctx context.Context, r *replica) error {
 	r.abandon()
 	if err := r.part.Stop(ctx); err != nil {
 		return err
+	}
+	if rs.moved != nil {
+		rs.moved(r.part)
 	}
 	if r.tiered != nil {
 		r.tiered.Close()

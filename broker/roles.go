@@ -53,6 +53,9 @@ func (rs *replicas) step(r *replica) bool {
 	r.mu.Lock()
 	r.mu.failed = err != nil
 	r.mu.Unlock()
+	if rs.moved != nil {
+		rs.moved(r.part)
+	}
 	rs.changed.raise()
 	if err == nil || errors.Is(err, replication.ErrFencedEpoch) || errors.Is(err, replication.ErrNotLeader) { // fenced; or stopped for good
 		r.mu.Lock()

@@ -19,6 +19,8 @@ type topicIndex struct {
 	byID   map[meta.TopicID]*topic
 	// brokers are the registered ones, by rising id.
 	brokers []meta.Broker
+	// registered are the registrations that brokers hold now.
+	registered map[int32]meta.Registration
 	// controller is the id of the broker that is controller, -1 for none.
 	controller int32
 	// controllerEpoch is that of the last controller.

@@ -3,6 +3,8 @@ package replication
 import (
 	"context"
 	"fmt"
+	"math"
+	"time"
 
 	"firn/replication/isr"
 	"firn/replication/meta"
@@ -14,6 +16,7 @@ import (
 // is a no-op. After an error this replica serves nothing, and the same call may
 // be made again (A14: the epoch is taken over only when all else is done).
 func (p *Partition) Become(ctx context.Context, s meta.PartitionState, self meta.Member) error {
+	p.endRebuild(s.LeaderEpoch)
 	select {
 	case p.becoming <- struct{}{}:
 		defer func() { <-p.becoming }()
@@ -32,12 +35,15 @@ func (p *Partition) Become(ctx context.Context, s meta.PartitionState, self meta
 		p.committed(s)
 		return nil
 	}
-	if now.leading {
-		p.resign()
-	}
 	if !leads {
+		if now.leading {
+			p.resign()
+		}
 		p.follow(s)
 		return nil
+	}
+	if now.leading || now.leader != meta.NoLeader {
+		p.resign() // what a former leader sends is taken no more (R2)
 	}
 	if err := p.log.Lead(ctx, s.LeaderEpoch); err != nil {
 		return fmt.Errorf("replication: leading %s-%d in epoch %d: %w", p.topic, p.index, s.LeaderEpoch, err)
@@ -49,6 +55,7 @@ func (p *Partition) Become(ctx context.Context, s meta.PartitionState, self meta
 // Stop ends whatever this replica does, for good: its topic was deleted, its
 // broker shuts down, or it was moved away. Who waits is woken and refused.
 func (p *Partition) Stop(ctx context.Context) error {
+	p.endRebuild(math.MaxInt32)
 	select {
 	case p.becoming <- struct{}{}:
 		defer func() { <-p.becoming }()
@@ -60,8 +67,8 @@ func (p *Partition) Stop(ctx context.Context) error {
 	return nil
 }
 
-// resign ends a leadership: first nothing more is appended or answered as
-// leader, then the log stops what only a leader does.
+// resign ends a leadership or a following: first nothing more is appended or
+// answered as leader, then the log stops what only a leader does.
 func (p *Partition) resign() {
 	now := p.role.Load()
 	p.setRole(&role{epoch: now.epoch, leader: meta.NoLeader}, nil)
@@ -71,6 +78,11 @@ func (p *Partition) resign() {
 }
 
 func (p *Partition) follow(s meta.PartitionState) {
+	p.mu.Lock()
+	if s.LeaderEpoch > p.mu.state.LeaderEpoch || s.Version >= p.mu.state.Version {
+		p.mu.state = s
+	}
+	p.mu.Unlock()
 	if now := p.role.Load(); *now == (role{epoch: s.LeaderEpoch, leader: s.Leader}) {
 		return
 	}
@@ -82,6 +94,8 @@ func (p *Partition) lead(s meta.PartitionState) {
 	o := p.log.Offsets()
 	p.mu.Lock()
 	t := isr.New(s, p.mu.rules, o.Counted, o.HighWatermark)
+	p.mu.state, p.mu.asked, p.mu.began = s, asked{version: meta.Missing}, time.Time{}
+	p.mu.followers, p.mu.readmitted = nil, nil
 	p.mu.Unlock()
 	p.setRole(leading(t, o.End), t)
 }
@@ -123,7 +137,7 @@ func (p *Partition) committed(s meta.PartitionState) {
 	if same {
 		return
 	}
-	p.update(func(t *isr.Tracker) { t.Committed(s) })
+	p.update(func(t *isr.Tracker) { p.committedLocked(t, s) })
 }
 
 // SetRules takes a changed min.insync.replicas or number of replicas.

@@ -19,4 +19,7 @@ var (
 	// ErrOffsetNotAvailable: a new leader's high watermark has not reached the
 	// start of its epoch yet, so it may be behind one that clients have seen.
 	ErrOffsetNotAvailable = errors.New("replication: high watermark below the start of the leader epoch")
+	// ErrMovedToArchive: a replica has asked for what its leader has only in the
+	// archive. It starts again at the archived end.
+	ErrMovedToArchive = errors.New("replication: the records are in the archive alone")
 )

@@ -15,6 +15,7 @@ type Log interface {
 	Lookup
 	Positions
 	Leading
+	Following
 }
 
 // Appender writes. No method waits for replicas.
@@ -84,4 +85,15 @@ type Leading interface {
 	// archived end, with epochs and producer state from the archive. A plain
 	// log answers segment.ErrNotArchived.
 	RestartAtArchivedEnd(ctx context.Context) error
+}
+
+// Following is what only a replica asks for that follows.
+type Following interface {
+	// FlushDue returns when no flush is due any more: a Fetch, whose offset
+	// vouches for the log, comes after it (S6).
+	FlushDue() error
+	// BeginAt drops the local log and starts it again, empty, at offset: there
+	// its leader's log begins, and what was here lies before that. A log of which
+	// some is archived refuses: see RestartAtArchivedEnd.
+	BeginAt(offset int64) error
 }

@@ -1,8 +1,10 @@
 package replication
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"firn/replication/isr"
 	"firn/replication/meta"
@@ -56,6 +58,17 @@ type Partition struct {
 		tracker *isr.Tracker // nil while not leading
 		proofs  []proof      // of this leadership, at most one per broker
 		others  []meta.Member
+		// Of the leadership that tracker is of: who fetches, what we have asked
+		// the store for, since when we look at who lags, and who has come in
+		// while it was listed as having lost the partition.
+		followers  []follower
+		asked      asked
+		began      time.Time
+		readmitted []meta.Member
+		// state is the last that was taken on, leading or not; rebuild ends the
+		// rebuilding of the log that is under way.
+		state   meta.PartitionState
+		rebuild context.CancelFunc
 	}
 	waiting waitList
 }
@@ -86,6 +99,7 @@ func New(c Config) *Partition {
 		becoming: make(chan struct{}, 1),
 	}
 	p.mu.rules = c.Rules
+	p.mu.state = meta.NoState()
 	// R2 holds across restarts: the log remembers the last epoch that it was in.
 	p.role.Store(&role{epoch: c.Log.LatestEpoch(), leader: meta.NoLeader})
 	c.Log.OnCounted(p.counted)
@@ -118,6 +132,9 @@ type View struct {
 	Epoch int32
 	// Follower allows an answer by a replica that doesn't lead (KIP-392).
 	Follower bool
+	// Replica: it is a replica that fetches. Its leader answers past its lease:
+	// that is how replicas vouch for it.
+	Replica bool
 }
 
 // check says whether this replica answers a caller with view v.
@@ -140,7 +157,7 @@ func (p *Partition) check(v View) (*role, error) {
 	if err := r.check(v); err != nil {
 		return nil, err
 	}
-	if r.leading && !p.surely() {
+	if r.leading && !v.Replica && !p.surely() {
 		return nil, ErrNotLeader
 	}
 	return r, nil

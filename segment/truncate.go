@@ -282,6 +282,10 @@ func (l *Log) RestartAt(offset, logStart int64, chain []EpochStart, producerSnap
 	return nil
 }
 
+// BeginAt drops everything that is on disk and starts the log again, empty, at
+// offset: the leader's log begins there, so nothing before it is wanted.
+func (l *Log) BeginAt(offset int64) error { return l.RestartAt(offset, offset, nil, nil) }
+
 // restartLocked keeps the order of truncateLocked: the recovery point, the old
 // segments from the last one on, the new one. A crash in between leaves a log
 // that ends below offset, whose owner starts it again.

@@ -204,6 +204,9 @@ var (
 	// ErrQuarantined: damage below the recovery point (S5).
 	ErrQuarantined = errors.New("segment: log quarantined")
 	ErrClosed      = errors.New("segment: log closed")
+	// ErrOtherHistory: the log and what is archived of it have different
+	// histories; nothing is cut off by itself (T8).
+	ErrOtherHistory = errors.New("segment: log and archive have different histories")
 	// ErrNotArchived: a plain log was asked to start again at an archived end.
 	ErrNotArchived = errors.New("segment: log is not archived")
 

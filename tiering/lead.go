@@ -15,7 +15,7 @@ import (
 // ErrDiverged: the local log has another history than the archive, or a hole lies
 // between them, and it may hold committed batches past the archived end. It is not discarded before the
 // replica has given itself up (S7); then RestartAtArchivedEnd does it.
-var ErrDiverged = errors.New("tiering: local log and archive have different histories")
+var ErrDiverged = fmt.Errorf("tiering: %w", segment.ErrOtherHistory)
 
 // leadership is what a Log knows and does in one leader epoch. None of it
 // outlives the epoch (T2).

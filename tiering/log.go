@@ -138,6 +138,16 @@ func (l *Log) TruncateTo(end int64) error {
 	return l.local.TruncateTo(end)
 }
 
+// BeginAt starts the log again where its leader's begins. What is archived comes
+// before any leader's log: of such a log only the archive knows the past (T8).
+func (l *Log) BeginAt(offset int64) error {
+	if ptr := l.view.Load().ptr; ptr.Exists() && ptr.ArchivedEnd > 0 {
+		return fmt.Errorf("%w: start at %d of a log that is archived up to %d", ErrDiverged, offset, ptr.ArchivedEnd)
+	}
+	return l.local.BeginAt(offset)
+}
+
+func (l *Log) FlushDue() error           { return l.local.FlushDue() }
 func (l *Log) SetHighWatermark(hw int64) { l.local.SetHighWatermark(hw) }
 func (l *Log) OnCounted(f func())        { l.local.OnCounted(f) }
 
