@@ -91,8 +91,10 @@ type Cache struct {
 		closed  bool
 		objects map[objectID]*object
 		streams map[*Stream]struct{}
-		// share is figured out by a walk over the streams, as of shareAt.
+		// share, and scans, which it is for, are figured out by a walk over the
+		// streams, as of shareAt.
 		share      int64
+		scans      int
 		shareAt    time.Time
 		nextStream int64
 
@@ -103,8 +105,10 @@ type Cache struct {
 		waiting []*load // for memory, a slot, or a reader to come closer
 		giant   *load   // may exceed the budget; see giantLocked
 		left    list    // read, and nobody is known to follow: first to go
-		shared  list    // read, and another stream comes behind
+		shared  list    // read, and another stream comes behind, as of sharedAt
 		fresh   list    // not read yet
+
+		sharedAt time.Time
 	}
 }
 
@@ -120,6 +124,9 @@ type object struct {
 	hash    [16]byte // of id; only with a disk
 	blocks  map[int]*entry
 	readers map[*Stream]struct{} // that have it before them
+	// prev and next are its neighbours on some reader's way, as far as the table
+	// has them: those who come behind need not know yet that they will get here.
+	prev, next *object
 }
 
 // Trouble is why reads from the store have failed lately, several in a row; nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -139,19 +140,35 @@ func TestScanTakesFewGetsPerObject(t *testing.T) {
 	if err := s.scan(c, objs, nil); err != nil {
 		t.Fatal(err)
 	}
-	// 1, 2, 4, 8, 17 and the rest of the first, then two each.
-	if got, want := s.gets.Load(), int64(6+2); got > want {
+	// 1, 3, 8, 20 and the rest of the first, then two each.
+	if got, want := s.gets.Load(), int64(5+2); got > want {
 		t.Errorf("%d GETs, want at most %d", got, want)
 	}
 }
 
 func TestGetsEndAtBordersThatAllReadersShare(t *testing.T) {
-	for _, tt := range []struct{ i, size, total, want int }{
-		{0, 1, 64, 1}, {1, 2, 64, 2}, {3, 4, 64, 4}, {7, 8, 64, 8}, {15, 16, 64, 17}, {32, 32, 64, 32},
-		{31, 32, 64, 33}, {0, 32, 33, 17}, {17, 32, 33, 16}, {0, 32, 5, 5}, {63, 32, 64, 1}, {40, 32, 64, 24},
+	for _, tt := range []struct {
+		name                    string
+		from, first, most, size int
+		want                    []int // where the GETs end
+	}{
+		{"from the start", 0, 1, 32, 64, []int{1, 4, 12, 32, 64}},
+		{"a replay", 0, 8, 32, 64, []int{8, 32, 64}},
+		{"from the middle", 41, 1, 32, 64, []int{42, 44, 48, 64}},
+		{"from before a border", 31, 2, 32, 64, []int{33, 36, 44, 64}},
+		{"an odd size", 0, 8, 32, 33, []int{8, 17, 33}},
+		{"a small one", 0, 8, 32, 5, []int{5}},
+		{"a slow reader", 3, 1, 4, 16, []int{4, 6, 8, 12, 16}},
+		{"the same, somewhere else", 4, 1, 4, 16, []int{5, 8, 12, 16}},
 	} {
-		if got := getLen(tt.i, tt.size, tt.total, 32); got != tt.want {
-			t.Errorf("from %d of %d, size %d: %d blocks, want %d", tt.i, tt.total, tt.size, got, tt.want)
+		i := min(tt.from+tt.first, tt.size)
+		got := []int{i}
+		for i < tt.size {
+			i += getLen(i, i-tt.from+1, tt.most, tt.size, 32)
+			got = append(got, i)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: GETs end at %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }

@@ -26,8 +26,8 @@
 //     and who needs that later has the block brought again.
 //   - Memory is reserved before it is filled, from one budget for all blocks.
 //     Read-ahead gets what is within some reader's window and fits; the windows
-//     together stay below three quarters of the budget, so that a full house
-//     shrinks read-ahead first. A block that a reader waits for may exceed the
+//     together stay below half of the budget: the rest is for those who come
+//     behind, and a full house shrinks read-ahead first. A block that a reader waits for may exceed the
 //     budget by a quarter, for what slow connections still pin, and then evicts
 //     anything else. Only one batch at a time that is larger than all this may
 //     go further.
@@ -35,9 +35,13 @@
 //     reading its connection until a reader comes closer, so one GET may be
 //     larger than what memory holds of it. It is cut after a few seconds, or
 //     when a reader waits for its slot.
+//   - What a GET brings depends on the reader's path alone, not on its speed or
+//     its share of the memory: it grows with the way that the reader has come,
+//     and ends at borders that all share (getLen).
 //   - A block that a lone reader has gone past is the next to be evicted. If
-//     another comes behind and keeps up, it stays, and read-ahead waits: two
-//     readers side by side cost the GETs of one.
+//     another comes behind and keeps up, it stays, read-ahead waits, and the
+//     first reader waits too if it must. So two readers of the same data that
+//     are no further apart than the memory goes cost the GETs of one.
 //   - Get and At never wait. Only Fetch and Getter's methods do.
 //
 // Retries, hedging, the circuit breaker and the stall timeouts are Getter's.

@@ -31,7 +31,7 @@ func (c *Cache) admitLocked() {
 
 func (c *Cache) grantLocked(l *load) bool {
 	demand := l.demanded()
-	if !demand && !c.inWindowLocked(l.obj, l.next) {
+	if !demand && !c.inWindowLocked(l.obj, l.next, nil) {
 		return false
 	}
 	if !l.slot && !c.slotFreeLocked(l, demand) {
@@ -71,9 +71,12 @@ func (c *Cache) slotFreeLocked(l *load, demand bool) bool {
 	case demand:
 		return c.mu.gets < c.cfg.Gets
 	default:
-		return c.mu.gets < (c.cfg.Gets*3+3)/4
+		return c.mu.gets < c.readAheadSlots()
 	}
 }
+
+// readAheadSlots is how many GETs may be open when read-ahead starts another.
+func (c *Cache) readAheadSlots() int { return (c.cfg.Gets*3 + 3) / 4 }
 
 // freeStalledLocked cuts the load that has held its slot for longest while it
 // waits for a reader to come closer. Its slot is free when it has heard of it.
@@ -140,27 +143,38 @@ func (c *Cache) makeRoomLocked(l *load, n int64, demand bool) bool {
 // victimLocked picks an entry that no reader is known to want; nil if there is
 // none.
 func (c *Cache) victimLocked() *entry {
+	if c.mu.left.head == nil {
+		c.unshareLocked()
+	}
 	for e := c.mu.left.head; e != nil; e = e.next {
 		if !e.blk.pinned() {
 			return e
 		}
 	}
-	for e := c.mu.fresh.head; e != nil; e = e.next {
-		if evictable(e) && !c.inWindowLocked(e.obj, e.i) {
+	now := time.Now()
+	for e := c.mu.fresh.head; e != nil; {
+		next := e.next
+		switch {
+		case !evictable(e) || c.inWindowLocked(e.obj, e.i, nil):
+		case c.awaitedLocked(nil, e.obj, e.i, now):
+			c.mu.shared.push(e)
+		default:
 			return e
 		}
+		e = next
 	}
 	return nil
 }
 
-// lastVictimLocked picks an entry that will be missed.
+// lastVictimLocked picks an entry that will be missed: of those that another
+// reader comes for, and then of those read ahead, the one that is read last, as a
+// rule the latest.
 func (c *Cache) lastVictimLocked() *entry {
-	for e := c.mu.shared.head; e != nil; e = e.next {
+	for e := c.mu.shared.tail; e != nil; e = e.prev {
 		if !e.blk.pinned() {
 			return e
 		}
 	}
-	// The latest to arrive is the last to be read, as a rule.
 	e := c.mu.fresh.tail
 	for e != nil && !evictable(e) {
 		e = e.prev

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"iter"
 	"time"
 )
 
@@ -8,6 +9,9 @@ import (
 // it loads may run. The window doubles with each step forward up to Config's,
 // to the stream's share of the budget, and to what the reader takes in a second
 // when it does not wait for us. A jump starts it again at one block.
+//
+// The window says when a GET is asked for, but not how much it brings: that is a
+// matter of the path alone (getLen), so that all who come along it want the same.
 //
 // A Stream is for one goroutine at a time.
 type Stream struct {
@@ -17,12 +21,14 @@ type Stream struct {
 	// Guarded by Cache.mu.
 	objs   []*object // the one that it reads, and those that follow
 	at     int       // cursor: a block of objs[0]
+	behind int       // blocks gone past since the last jump
 	asked  int       // blocks from the cursor on that loads have been asked for
 	window int       // blocks from the cursor on that loads may fill
 	steps  int       // forward, since the last jump
 	skip   int       // bytes of the block at the cursor that need not come
 	idle   bool
 	seen   time.Time
+	jumped time.Time
 
 	// Pace: what the reader takes while it need not wait.
 	pace      float64 // blocks per second; 0 until known
@@ -94,9 +100,11 @@ func (s *Stream) atLocked(o *Object, i, width int) (jumped bool) {
 		s.paceLocked(step, now)
 		s.advanceLocked(id, i)
 		s.steps++
-		s.window *= 2
+		// What has been read ahead stays before the reader, whatever the limit is
+		// now: the window gets smaller only by what it has left behind.
+		s.window = max(min(2*s.window, s.limitLocked()), s.window-step)
 	}
-	s.window = max(min(s.window, s.limitLocked()), width)
+	s.window = max(s.window, width)
 	if ok {
 		s.skip = 0
 		s.planLocked()
@@ -126,8 +134,8 @@ func (s *Stream) jumpLocked(o *Object, i, width int, now time.Time) {
 		s.c.leaveLocked(s, s.objs[0], s.at)
 	}
 	s.dropObjectsLocked(len(s.objs))
+	s.at, s.behind, s.asked, s.window, s.steps, s.skip, s.jumped = i, 0, 0, width, 0, 0, now
 	s.addObjectLocked(s.c.objectLocked(o))
-	s.at, s.asked, s.window, s.steps, s.skip = i, 0, width, 0, 0
 	s.c.mu.shareAt = time.Time{}
 	s.pace, s.accBlocks, s.accTime, s.stepAt, s.waitFrom, s.counted = 0, 0, 0, now, time.Time{}, -1
 }
@@ -138,6 +146,7 @@ func (s *Stream) advanceLocked(id objectID, i int) {
 	for s.objs[0].id != id || s.at < i {
 		c.leaveLocked(s, s.objs[0], s.at)
 		s.asked = max(0, s.asked-1)
+		s.behind++
 		if s.at++; s.at >= s.objs[0].Blocks() {
 			s.dropObjectsLocked(1)
 			s.at = 0
@@ -145,9 +154,16 @@ func (s *Stream) advanceLocked(id objectID, i int) {
 	}
 }
 
+// addObjectLocked adds what s reads next. What others have left of it waits for s.
 func (s *Stream) addObjectLocked(obj *object) {
 	obj.readers[s] = struct{}{}
 	s.objs = append(s.objs, obj)
+	now := time.Now()
+	for i, e := range obj.blocks {
+		if e.list == &s.c.mu.left && s.c.awaitedLocked(nil, obj, i, now) {
+			s.c.mu.shared.push(e)
+		}
+	}
 }
 
 // dropObjectsLocked takes the first n objects off.
@@ -198,7 +214,7 @@ func (c *Cache) shareLocked() int64 {
 	if !c.mu.shareAt.IsZero() && now.Sub(c.mu.shareAt) < 100*time.Millisecond {
 		return c.mu.share
 	}
-	blocks, scans := c.cfg.Memory*3/4/BlockSize, int64(0)
+	blocks, scans := c.cfg.Memory/2/BlockSize, int64(0)
 	for s := range c.mu.streams {
 		switch {
 		case s.idle || len(s.objs) == 0:
@@ -210,14 +226,14 @@ func (c *Cache) shareLocked() int64 {
 			scans++
 		}
 	}
-	c.mu.share, c.mu.shareAt = max(blocks/max(scans, 1), 1), now
+	c.mu.share, c.mu.shareAt, c.mu.scans = max(blocks/max(scans, 1), 1), now, int(scans)
 	return c.mu.share
 }
 
 // followsLocked tells whether an active stream is where s will soon be.
 func (c *Cache) followsLocked(s *Stream) bool {
 	d := -s.at
-	for _, obj := range s.objs {
+	for obj := s.objs[0]; obj != nil && int64(d)*BlockSize <= c.cfg.Window; obj = obj.next {
 		for t := range obj.readers {
 			if t == s || t.objs[0] != obj || !t.scans(s.seen) {
 				continue
@@ -238,23 +254,24 @@ func (s *Stream) planLocked() {
 	if c.mu.closed || c.get.refused() != nil {
 		return
 	}
-	limit := s.limitLocked()
+	whole := int(c.cfg.GetBytes / BlockSize)
+	most := whole
+	if limit := s.limitLocked(); limit < 8 && 2*c.mu.scans > c.readAheadSlots() {
+		most = limit // a full house: what is beyond the window would hold a slot for long
+	}
+	if s.pace > 0 {
+		most = min(most, max(1, int(8*s.pace)))
+	}
 	for s.asked < s.window {
 		obj, i := s.askedLocked()
 		if obj == nil {
 			return
 		}
-		size := s.window
-		if size == limit && size >= 8 {
-			size *= 2 // what is beyond the window waits in its connection
-		}
-		size = min(size, int(c.cfg.GetBytes/BlockSize))
-		if s.pace > 0 {
-			size = min(size, max(1, int(2*s.pace)))
-		}
-		n := getLen(i, size, obj.Blocks(), int(c.cfg.GetBytes/BlockSize))
-		if s.asked == 0 {
-			n = max(n, min(obj.Blocks()-i, s.window)) // waited for
+		var n int
+		if far := s.behind + s.asked; far == 0 {
+			n = min(s.window, obj.Blocks()-i) // waited for
+		} else {
+			n = getLen(i, far+1, most, obj.Blocks(), whole)
 		}
 		skip := 0
 		if s.asked == 0 {
@@ -266,21 +283,28 @@ func (s *Stream) planLocked() {
 }
 
 // getLen is how many blocks from i on, of an object of total, the next GET should
-// bring: size, but up to one of the borders that divide the object evenly into
-// parts of at most limit. Then readers of the same object ask for the same parts,
-// and there are no small rests.
-func getLen(i, size, total, limit int) int {
-	parts := (total + limit - 1) / limit
+// bring of a reader that has come size blocks far: about as many, at most most.
+// GETs end at borders that all readers share: those that divide the object evenly
+// into parts of at most whole blocks, and within a part those that divide it by
+// powers of two. What is beyond the reader's window waits in its connection.
+func getLen(i, size, most, total, whole int) int {
+	parts := (total + whole - 1) / whole
 	part := (total + parts - 1) / parts
-	for border := (i/part + 1) * part; ; border += part {
-		border = min(border, total)
-		switch n := border - i; {
-		case n > size+size/4:
-			return size
-		case border == total, n > size/2:
-			return n
-		}
+	from := i / part * part
+	below := min(from+part, total)
+	size = min(size, most)
+	unit := 1
+	for 2*unit <= size {
+		unit *= 2
 	}
+	end := from + (i-from+size+unit-1)/unit*unit
+	if end-i > most {
+		end -= unit
+	}
+	if below-end <= unit && below-i <= most {
+		end = below // no small rests
+	}
+	return min(end, below) - i
 }
 
 // askedLocked is the first block that no load has been asked for; nil if the
@@ -314,6 +338,7 @@ func (s *Stream) Part(o *Object, i, from, to int, need bool) (b *Block, wait <-c
 		// The first one that nobody asked for, or one that went before it was
 		// read: let its load be as long as the window lets it be.
 		s.asked = i - s.at
+		s.window = max(s.window, s.asked+1)
 		s.planLocked()
 	}
 	if need && s.counted != i {
@@ -353,7 +378,9 @@ func (s *Stream) Next(o *Object) {
 			return
 		}
 	}
-	s.addObjectLocked(c.objectLocked(o))
+	obj := c.objectLocked(o)
+	s.objs[len(s.objs)-1].followLocked(obj)
+	s.addObjectLocked(obj)
 	s.planLocked()
 	c.admitLocked()
 }
@@ -371,11 +398,11 @@ func (s *Stream) NeedsNext() (known int, soon bool) {
 	return len(s.objs), len(s.objs) > 0 && left < 2*s.window+1
 }
 
-// inWindowLocked tells whether an active stream has block i of obj before it,
-// within its window.
-func (c *Cache) inWindowLocked(obj *object, i int) bool {
+// inWindowLocked tells whether an active stream other than but has block i of obj
+// before it, within its window.
+func (c *Cache) inWindowLocked(obj *object, i int, but *Stream) bool {
 	for s := range obj.readers {
-		if d, ok := s.distanceLocked(obj, i); ok && d < s.window && !s.idle {
+		if d, ok := s.distanceLocked(obj, i); ok && d < s.window && !s.idle && s != but {
 			return true
 		}
 	}
@@ -395,8 +422,8 @@ func (s *Stream) distanceLocked(obj *object, i int) (int, bool) {
 }
 
 // leaveLocked notes that s has gone past block i of obj. If another stream comes
-// behind and keeps up, the block waits for it, and read-ahead waits for memory;
-// else it is the next to be evicted.
+// behind, the block waits for it, and read-ahead waits for memory; else it is the
+// next to be evicted.
 func (c *Cache) leaveLocked(s *Stream, obj *object, i int) {
 	e := obj.blocks[i]
 	if e == nil || e.state != ready {
@@ -404,21 +431,62 @@ func (c *Cache) leaveLocked(s *Stream, obj *object, i int) {
 	}
 	now := time.Now()
 	e.since, e.wanted = now, false
-	for t := range obj.readers {
-		if t == s || t.idle {
-			continue
-		}
-		d, ok := t.distanceLocked(obj, i)
-		switch {
-		case !ok:
-		case d < t.window:
-			return // as good as read ahead for it
-		case int64(d)*BlockSize <= c.cfg.Memory && t.keepsUp(s, now):
-			c.mu.shared.push(e)
-			return
+	switch {
+	case c.inWindowLocked(obj, i, s): // as good as read ahead for that one
+	case c.awaitedLocked(s, obj, i, now):
+		c.mu.shared.push(e)
+	default:
+		c.mu.left.push(e)
+	}
+}
+
+// awaitedLocked tells whether a stream other than s, which has block i of obj,
+// is on its way there and keeps up.
+func (c *Cache) awaitedLocked(s *Stream, obj *object, i int, now time.Time) bool {
+	for t := range c.comingLocked(obj, i) {
+		if t != s && t.keepsUp(s, now) {
+			return true
 		}
 	}
-	c.mu.left.push(e)
+	return false
+}
+
+// comingLocked yields the streams that will come to block i of obj, and how many
+// blocks each has to go. It looks further back than memory ever reaches: the
+// memory says when who is ahead must wait, not this.
+func (c *Cache) comingLocked(obj *object, i int) iter.Seq2[*Stream, int] {
+	return func(yield func(*Stream, int) bool) {
+		reach := int(2 * c.cfg.Memory / BlockSize)
+		for off := 0; obj != nil && off <= reach; {
+			for t := range obj.readers {
+				if t.objs[0] != obj || t.idle {
+					continue // it comes up with the one that it reads
+				}
+				if d := off + i - t.at; d >= 0 && d <= reach && !yield(t, d) {
+					return
+				}
+			}
+			if obj = obj.prev; obj != nil {
+				off += obj.Blocks()
+			}
+		}
+	}
+}
+
+// unshareLocked gives up the blocks whose reader stays away.
+func (c *Cache) unshareLocked() {
+	now := time.Now()
+	if now.Sub(c.mu.sharedAt) < 50*time.Millisecond {
+		return
+	}
+	c.mu.sharedAt = now
+	for e := c.mu.shared.head; e != nil; {
+		next := e.next
+		if !c.awaitedLocked(nil, e.obj, e.i, now) {
+			c.mu.left.push(e)
+		}
+		e = next
+	}
 }
 
 // holdsBackLocked tells whether what l is demanded for should wait: its reader is
@@ -426,34 +494,36 @@ func (c *Cache) leaveLocked(s *Stream, obj *object, i int) {
 // The other one goes on without us, and frees it.
 func (c *Cache) holdsBackLocked(l *load) bool {
 	now := time.Now()
-	if c.mu.shared.head == nil || now.Sub(l.waitSince) > 250*time.Millisecond {
+	if now.Sub(l.waitSince) > time.Second {
 		return false
 	}
 	var first *Stream
-	for s := range l.obj.readers {
-		if d, ok := s.distanceLocked(l.obj, l.next); ok && d == 0 && !s.idle {
+	for s, d := range c.comingLocked(l.obj, l.next) {
+		if d == 0 && s.scans(now) {
 			first = s
-			break
 		}
 	}
-	if first == nil || !first.scans(now) {
+	if first == nil {
 		return false
 	}
-	for t := range l.obj.readers {
-		d, ok := t.distanceLocked(l.obj, l.next)
-		if ok && d >= max(t.window, 1) && !t.idle && int64(d)*BlockSize <= c.cfg.Memory && t.keepsUp(first, now) {
+	for t, d := range c.comingLocked(l.obj, l.next) {
+		if d > 0 && t.keepsUp(first, now) {
 			return true
 		}
 	}
 	return false
 }
 
-// keepsUp tells a stream that is, or may be, about as fast as s: s can wait for
-// it, rather than have all brought twice.
+// keepsUp tells a stream that is, or may be, about as fast as s, give or take what
+// a short pause does to its pace: s can wait for it, rather than have all brought
+// twice. Without s it is enough that it reads.
 func (t *Stream) keepsUp(s *Stream, now time.Time) bool {
-	if !t.scans(now) || now.Sub(t.seen) > time.Second {
+	if now.Sub(t.seen) > time.Second || !t.scans(now) && now.Sub(t.jumped) > newFor {
 		return false
 	}
 	const fast = 16 // blocks per second, when it isn't known how fast s could be
-	return t.pace == 0 || 2*t.pace >= s.pace && (s.pace > 0 || t.pace >= fast)
+	return s == nil || t.pace == 0 || 3*t.pace >= s.pace && (s.pace > 0 || t.pace >= fast)
 }
+
+// newFor is how long a stream that has jumped may turn out to be one that scans.
+const newFor = 250 * time.Millisecond

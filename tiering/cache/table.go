@@ -98,9 +98,31 @@ func (c *Cache) objectLocked(o *Object) *object {
 
 // unuseLocked forgets an object that nothing refers to.
 func (c *Cache) unuseLocked(obj *object) {
-	if len(obj.readers) == 0 && len(obj.blocks) == 0 {
-		delete(c.mu.objects, obj.id)
+	if len(obj.readers) > 0 || len(obj.blocks) > 0 || c.mu.objects[obj.id] != obj {
+		return
 	}
+	delete(c.mu.objects, obj.id)
+	if obj.prev != nil {
+		obj.prev.next = nil
+	}
+	if obj.next != nil {
+		obj.next.prev = nil
+	}
+	obj.prev, obj.next = nil, nil
+}
+
+// followLocked notes that next comes after obj.
+func (obj *object) followLocked(next *object) {
+	if obj.next == next || obj == next {
+		return
+	}
+	if obj.next != nil {
+		obj.next.prev = nil
+	}
+	if next.prev != nil {
+		next.prev.next = nil
+	}
+	obj.next, next.prev = next, obj
 }
 
 // blockLocked returns block i pinned if bytes [from, to) of it are here. Else, if
@@ -197,7 +219,7 @@ func (c *Cache) expireLocked(now time.Time) {
 	for _, l := range []*list{&c.mu.left, &c.mu.shared, &c.mu.fresh} {
 		for e := l.head; e != nil; {
 			next := e.next
-			if now.Sub(e.since) > leftFor && !c.inWindowLocked(e.obj, e.i) {
+			if now.Sub(e.since) > leftFor && !c.inWindowLocked(e.obj, e.i, nil) {
 				c.met.evicted(memoryTier)
 				c.dropLocked(e)
 			}
