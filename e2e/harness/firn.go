@@ -122,6 +122,9 @@ func tail(s string, n int) string {
 // SetFailpoints changes FIRN_FAILPOINTS for the next start.
 func (f *Firn) SetFailpoints(s string) { f.opts.Failpoints = s }
 
+// SetEnv changes the variables for the next start.
+func (f *Firn) SetEnv(env ...string) { f.opts.Env = env }
+
 // SetArgs changes the --set pairs for the next start.
 func (f *Firn) SetArgs(set ...string) { f.opts.Set = set }
 
