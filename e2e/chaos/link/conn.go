@@ -91,18 +91,9 @@ func (c *conn) run() {
 	if f, _ := c.link.matching(h.client, -1); f.Cut {
 		return
 	}
-	out, err := net.DialTimeout("tcp", c.link.target, 10*time.Second)
-	if err != nil {
+	out, ok := c.dial()
+	if !ok {
 		return
-	}
-	c.mu.Lock()
-	c.out = out
-	c.mu.Unlock()
-	select {
-	case <-c.done: // reset has not seen it
-		abort(out)
-		return
-	default:
 	}
 	c.link.wg.Go(func() { defer c.reset(); c.answers(bufio.NewReaderSize(out, 64<<10)) })
 	for err == nil {
@@ -110,6 +101,24 @@ func (c *conn) run() {
 		if err == nil {
 			h, err = peek(r)
 		}
+	}
+}
+
+// dial connects to the target.
+func (c *conn) dial() (net.Conn, bool) {
+	out, err := net.DialTimeout("tcp", c.link.target, 10*time.Second)
+	if err != nil {
+		return nil, false
+	}
+	c.mu.Lock()
+	c.out = out
+	c.mu.Unlock()
+	select {
+	case <-c.done: // reset has not seen it
+		abort(out)
+		return nil, false
+	default:
+		return out, true
 	}
 }
 

@@ -31,6 +31,9 @@ type Link struct {
 	target string
 	ln     net.Listener
 	wg     sync.WaitGroup
+	// zookeeper: what passes are not Kafka's frames but a session's; callers have
+	// no names.
+	zookeeper bool
 
 	mu struct {
 		sync.Mutex
@@ -38,17 +41,23 @@ type Link struct {
 		faults  []*Fault
 		changed chan struct{} // closed when faults change
 		conns   map[*conn]struct{}
+		session session // the last one, of a link to ZooKeeper
 	}
 }
 
 // New starts a link to target on a free port of the loopback. The target need
 // not listen yet.
-func New(target string) (*Link, error) {
+func New(target string) (*Link, error) { return start(target, false) }
+
+// NewZooKeeper is New for a link to a ZooKeeper server.
+func NewZooKeeper(target string) (*Link, error) { return start(target, true) }
+
+func start(target string, zookeeper bool) (*Link, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("link to %s: %w", target, err)
 	}
-	l := &Link{Addr: ln.Addr().String(), target: target, ln: ln}
+	l := &Link{Addr: ln.Addr().String(), target: target, ln: ln, zookeeper: zookeeper}
 	l.mu.changed, l.mu.conns = make(chan struct{}), map[*conn]struct{}{}
 	l.wg.Go(l.accept)
 	return l, nil
@@ -140,7 +149,11 @@ func (l *Link) serve(in net.Conn) {
 	}
 	l.mu.conns[c] = struct{}{}
 	l.mu.Unlock()
-	c.run()
+	if l.zookeeper {
+		c.runZooKeeper()
+	} else {
+		c.run()
+	}
 	l.mu.Lock()
 	delete(l.mu.conns, c)
 	l.mu.Unlock()

@@ -22,18 +22,20 @@ type Broker struct {
 	Data string
 	// Addr is what it listens on for clients, Advertised what they are told.
 	Addr, Admin string
-	Clients     *link.Link // in front of the clients' listener
-	Peers       *link.Link // in front of the inter-broker listener, nil for a single broker
+	Clients     *link.Link   // in front of the clients' listener
+	Peers       *link.Link   // in front of the inter-broker listener, nil for a single broker
+	ZK          []*link.Link // its own ways to each ZooKeeper server
 	internal    string
 }
 
-// ports are a broker's listeners, kept so that a stand can be set up again.
+// ports are a broker's listeners.
 type ports struct {
 	Client, Peer, Admin string
 }
 
 // newBroker prepares a broker without starting it.
-func newBroker(dir, binary string, id int32, at ports, c Config) (*Broker, error) {
+func newBroker(id int32, at ports, c Config, zk []*ZooKeeper) (*Broker, error) {
+	dir := c.Dir
 	b := &Broker{ID: id, Data: filepath.Join(dir, fmt.Sprintf("b%d", id)), Addr: at.Client, Admin: at.Admin, internal: at.Peer}
 	if err := os.MkdirAll(b.Data, 0o755); err != nil {
 		return nil, err
@@ -47,12 +49,19 @@ func newBroker(dir, binary string, id int32, at ports, c Config) (*Broker, error
 			return nil, err
 		}
 	}
+	for _, z := range zk {
+		l, err := link.NewZooKeeper(z.Addr)
+		if err != nil {
+			return nil, err
+		}
+		b.ZK = append(b.ZK, l)
+	}
 	b.Proc = &Proc{Name: fmt.Sprintf("b%d", id), Log: filepath.Join(dir, fmt.Sprintf("b%d.log", id)), Command: func() *exec.Cmd {
 		args := []string{"serve", "--data", b.Data}
 		for _, kv := range b.settings(c) {
 			args = append(args, "--set", kv)
 		}
-		cmd := exec.Command(binary, args...)
+		cmd := exec.Command(c.Binary, args...)
 		cmd.Env = append(os.Environ(), append(c.Env, "GOMAXPROCS=2", "GOTRACEBACK=all")...)
 		return cmd
 	}}
@@ -72,10 +81,18 @@ func (b *Broker) settings(c Config) []string {
 			"advertised.listeners=CLIENT://"+b.Clients.Addr+",PEER://"+b.Peers.Addr,
 			"listener.security.protocol.map=CLIENT:PLAINTEXT,PEER:PLAINTEXT", "inter.broker.listener.name=PEER")
 	}
+	if len(b.ZK) > 0 {
+		var servers []string
+		for _, l := range b.ZK {
+			servers = append(servers, l.Addr)
+		}
+		set = append(set, "zookeeper.connect="+strings.Join(servers, ","), fmt.Sprintf("zookeeper.session.timeout.ms=%d", sessionTimeout),
+			"default.replication.factor=3", "offsets.topic.replication.factor=3", "offsets.topic.num.partitions=5", "min.insync.replicas=2")
+	}
 	if c.archive != "" {
 		set = append(set, "archive.url="+c.archive)
 	}
-	return append(append(set, c.zookeeper...), c.Set...)
+	return append(set, c.Set...)
 }
 
 // Ready waits until the broker says that it serves.
@@ -156,5 +173,8 @@ func (b *Broker) close() {
 	b.Clients.Close()
 	if b.Peers != nil {
 		b.Peers.Close()
+	}
+	for _, l := range b.ZK {
+		l.Close()
 	}
 }

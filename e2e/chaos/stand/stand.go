@@ -31,8 +31,7 @@ type Config struct {
 	// Set are the brokers' settings, Env their environment.
 	Set, Env []string
 
-	archive   string
-	zookeeper []string
+	archive string
 }
 
 // Stand is a running cluster.
@@ -89,7 +88,7 @@ func (s *Stand) open(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		b, err := newBroker(c.Dir, c.Binary, int32(i+1), at, *c)
+		b, err := newBroker(int32(i+1), at, *c, s.ZK)
 		if err != nil {
 			return err
 		}
