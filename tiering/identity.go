@@ -91,7 +91,9 @@ type Start struct {
 	ClusterID string
 	// ArchiveID is the one in the metadata store, "" if none was ever recorded.
 	ArchiveID string
-	// NewMetadata: the metadata store had no cluster id before this start.
+	// NewMetadata: the metadata store had no cluster id before this start. The id
+	// is random then, so that a prefix which carries it has been claimed by another
+	// broker that starts at this moment.
 	NewMetadata bool
 	// Archived is any partition with a pointer that names a manifest, and that
 	// pointer; nil if there is none.
@@ -123,9 +125,6 @@ func CheckStart(ctx context.Context, store objstore.Store, s Start) (Identity, e
 	case id.ClusterID != s.ClusterID:
 		return Identity{}, fmt.Errorf("%w: the archive is that of cluster %s, this is cluster %s: set archive.url to this cluster's own prefix",
 			ErrNotOurs, id.ClusterID, s.ClusterID)
-	case s.NewMetadata:
-		return Identity{}, fmt.Errorf("%w: the metadata store is new, but the archive of this cluster (%s) has data: put the metadata back, "+
-			"or run `firn archive restore` to rebuild it from the archive", ErrNotOurs, id.ClusterID)
 	case s.ArchiveID != "" && s.ArchiveID != id.ArchiveID:
 		return Identity{}, fmt.Errorf("%w (%w): archive id %s in firn.json, %s in the metadata store: by a restore or adopt, or this metadata store is an old copy. "+
 			"Copy what is only here to the new owner with any Kafka client, then retire this broker",
@@ -145,6 +144,9 @@ func (s Start) claim(ctx context.Context, store objstore.Store) (Identity, error
 		var key string
 		err := store.List(ctx, "", func(o objstore.Object) error { key = o.Key; return found })
 		if errors.Is(err, found) {
+			if _, err := LoadIdentity(ctx, store); err == nil {
+				return CheckStart(ctx, store, s) // somebody has claimed it meanwhile
+			}
 			return Identity{}, fmt.Errorf("%w: the metadata store is new and the archive's prefix is not empty (%s, and no firn.json): "+
 				"set archive.url to an empty prefix", ErrNotOurs, key)
 		}

@@ -28,7 +28,7 @@ func TestStartRefusesAnArchiveThatIsNotItsOwn(t *testing.T) {
 		"new cluster, prefix in use": {store: func(s *objstore.Mem) { _ = s.Create(t.Context(), "a/b", nil) },
 			start: Start{ClusterID: "c1", NewMetadata: true}, want: "not empty (a/b"},
 		"new cluster, prefix of another": {store: owned("c9", "a9"), start: Start{ClusterID: "c1", NewMetadata: true}, want: "firn archive restore"},
-		"new metadata of the same name":  {store: owned("c1", "a1"), start: Start{ClusterID: "c1", NewMetadata: true}, want: "put the metadata back"},
+		"new cluster, a peer was faster": {store: owned("c1", "a1"), start: Start{ClusterID: "c1", NewMetadata: true}, archive: "a1"},
 		"known cluster, its own":         {store: owned("c1", "a1"), start: Start{ClusterID: "c1", ArchiveID: "a1"}, archive: "a1"},
 		"known cluster, not yet recorded": {store: owned("c1", "a1"), start: Start{ClusterID: "c1"},
 			archive: "a1"},
@@ -76,6 +76,27 @@ func TestClaimIsSettled(t *testing.T) {
 	start := Start{ClusterID: "c1", NewMetadata: true, NewID: func() string { return "mine" }}
 	if id, err := CheckStart(t.Context(), s, start); err != nil || id.ArchiveID != "mine" {
 		t.Fatalf("%+v, %v", id, err)
+	}
+}
+
+// TestClaimMeetsAPeer: between the look at firn.json and the look at the rest
+// another broker of the same new cluster, or of another, has claimed the prefix.
+func TestClaimMeetsAPeer(t *testing.T) {
+	for cluster, want := range map[string]string{"c1": "", "c9": "another owner"} {
+		mem := objstore.NewMem()
+		s := objstore.Inject(mem, func(op objstore.Op) objstore.Fault {
+			if op.Kind == objstore.OpList {
+				_ = mem.Create(t.Context(), identityKey, encodeJSON(Identity{Format: 1, ClusterID: cluster, ArchiveID: "theirs"}))
+			}
+			return objstore.Fault{}
+		})
+		id, err := CheckStart(t.Context(), s, Start{ClusterID: "c1", NewMetadata: true, NewID: func() string { return "mine" }})
+		switch {
+		case want == "" && (err != nil || id.ArchiveID != "theirs"):
+			t.Errorf("claimed by %s: %+v, %v", cluster, id, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("claimed by %s: %v", cluster, err)
+		}
 	}
 }
 

@@ -110,7 +110,8 @@ func restless() []string {
 	return []string{
 		"log.retention.check.interval.ms=300", "remote.log.manager.task.interval.ms=300", "archive.delete.grace.ms=1000",
 		"archive.sweep.interval.ms=5000", "log.flush.offset.checkpoint.interval.ms=1000", "log.segment.delete.delay.ms=500",
-		"archive.upload.max.interval.ms=2000", "archive.upload.min.bytes=0", "archive.cache.disk.bytes=16777216",
+		"archive.upload.max.interval.ms=2000", "leader.imbalance.check.interval.seconds=3", "leader.imbalance.per.broker.percentage=0",
+		"archive.upload.min.bytes=0", "archive.cache.disk.bytes=16777216",
 	}
 }
 
@@ -236,17 +237,19 @@ func (r *run) suffer(ctx context.Context, s *step) error {
 	}
 	hctx, cancel := context.WithTimeout(ctx, healTime)
 	defer cancel()
+	began := time.Now()
 	if err := heal(hctx); err != nil {
 		return fmt.Errorf("heal %s: %w", s.fault.name, err)
 	}
 	r.standUp(hctx)
+	healed := time.Since(began)
 	if w.Promised {
 		if err := r.wait(ctx, shortestPromise-(r.clock.Now()-w.From)); err != nil {
 			return err
 		}
 	}
 	w.To, w.Hit = r.clock.Now(), fmt.Sprint(v.hit)
-	r.say("%-20s %-12v for %.1f s: %d acknowledged", w.Name, v.hit, (w.To - w.From).Seconds(), r.load.Acked.Load()-before)
+	r.say("%-20s %-12v for %.1f s, healed in %.1f: %d acknowledged", w.Name, v.hit, s.lasts.Seconds(), healed.Seconds(), r.load.Acked.Load()-before)
 	return appendWindow(r.path("windows.txt"), w)
 }
 
