@@ -26,6 +26,8 @@ type Options struct {
 	Config []string
 	// Properties are further Java system properties, name=value.
 	Properties []string
+	// Heap is each server's, as java's -Xmx takes it; "" means 128m.
+	Heap string
 	// Secure has each server take TLS on a port of its own, at Node.Secure.
 	Secure bool
 }
