@@ -18,6 +18,7 @@ func (b *Broker) runController(ctx context.Context, self meta.Registration) {
 		Rules:        b.electionRules,
 		Log:          b.log,
 		Elected:      b.elected,
+		Ask:          b.askEnds,
 		BalanceEvery: b.balanceEvery(),
 		Balance:      controller.Balance{Percent: int(b.cfg.Settings.Int("leader.imbalance.per.broker.percentage"))},
 	}).Run(ctx)

@@ -17,6 +17,9 @@ import (
 // its tombstone is in the bucket, a restore would bring the topic back.
 const purgeEvery = 30 * time.Second
 
+// awayEvery is how often it is looked whether those who were away have deleted theirs.
+const awayEvery = 3 * time.Second
+
 // runArchive has the archive work, tells it what topics are, and finishes their
 // deletion.
 func (b *Broker) runArchive(ctx context.Context) error {
@@ -106,7 +109,7 @@ func (b *Broker) purgeTopic(ctx context.Context, p meta.Purge) (wait time.Durati
 		}
 	}
 	if waiting, err := b.waitsForLogs(ctx, p); waiting || err != nil {
-		return 0, err
+		return awayEvery, err
 	}
 	return 0, b.commit(ctx, meta.Purged(p))
 }

@@ -168,7 +168,8 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex, anew bool)
 // bring makes one replica what picture next says, and enters it there.
 func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, anew bool, moving *sync.WaitGroup) {
 	r := rs.get(t.ID, p)
-	if r == nil {
+	opened := r == nil
+	if opened {
 		if name := (segment.TopicPartition{Topic: t.Name, Partition: p}); rs.lost.has(name) && !rs.openLost(t, name) {
 			return
 		}
@@ -185,7 +186,7 @@ func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, anew bool
 		}
 	}
 	t.parts[p] = r.part
-	if t.states[p].LeaderEpoch >= 0 && (anew || before == nil || int(p) >= len(before.states) || before.states[p].Version != t.states[p].Version) {
+	if t.states[p].LeaderEpoch >= 0 && (anew || opened || before == nil || int(p) >= len(before.states) || before.states[p].Version != t.states[p].Version) {
 		moving.Add(1)
 		rs.become(r, t.states[p], moving.Done)
 	}
