@@ -55,14 +55,18 @@ type Options struct {
 	Env []string
 	// Failpoints is FIRN_FAILPOINTS.
 	Failpoints string
+	// Internal gives the broker a listener for other brokers besides.
+	Internal bool
 }
 
 // Firn is a running broker.
 type Firn struct {
 	Data        string
 	Addr, Admin string
-	opts        Options
-	t           testing.TB
+	// Internal is where other brokers come in, "" if there are none.
+	Internal string
+	opts     Options
+	t        testing.TB
 
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -103,7 +107,11 @@ func Prepare(t testing.TB, o Options) *Firn {
 	f := &Firn{Data: o.Data, opts: o, t: t}
 	f.Addr = "127.0.0.1:" + strconv.Itoa(FreePort(t))
 	f.Admin = "127.0.0.1:" + strconv.Itoa(FreePort(t))
+	if o.Internal {
+		f.Internal = "127.0.0.1:" + strconv.Itoa(FreePort(t))
+	}
 	t.Cleanup(func() {
+		f.Resume() // a paused process ends too
 		f.Kill()
 		if t.Failed() {
 			t.Logf("the broker's log:\n%s", tail(f.Log(), 16<<10))
@@ -131,8 +139,12 @@ func (f *Firn) SetArgs(set ...string) { f.opts.Set = set }
 // Start starts the process.
 func (f *Firn) Start() {
 	f.t.Helper()
+	listeners := "PLAINTEXT://" + f.Addr
+	if f.Internal != "" {
+		listeners += ",INTERNAL://" + f.Internal
+	}
 	args := []string{"serve", "--data", f.Data,
-		"--set", "listeners=PLAINTEXT://" + f.Addr, "--set", "advertised.listeners=PLAINTEXT://" + f.Addr,
+		"--set", "listeners=" + listeners, "--set", "advertised.listeners=" + listeners,
 		"--set", "admin.listener=" + f.Admin, "--set", "group.initial.rebalance.delay.ms=0"}
 	if f.opts.Config != "" {
 		path := filepath.Join(f.t.TempDir(), "server.properties")
@@ -140,6 +152,9 @@ func (f *Firn) Start() {
 			f.t.Fatal(err)
 		}
 		args = append(args, "--config", path)
+	}
+	if f.Internal != "" {
+		args = append(args, "--set", "inter.broker.listener.name=INTERNAL", "--set", "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT")
 	}
 	for _, s := range f.opts.Set {
 		args = append(args, "--set", s)
