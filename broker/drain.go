@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"firn/replication/meta"
@@ -10,7 +11,8 @@ import (
 // drain has other brokers lead what this one does, as far as others are in sync,
 // before it stops serving: so nobody waits for the end of a session.
 //
-//	listed as draining ─▶ the controller elects others ─▶ nothing is led here ─▶ stop
+//	listed as draining ─▶ the controller elects others, and leaders let this
+//	                      replica go from the ISR ─▶ nobody waits for it ─▶ stop
 //
 // It waits for controlled.shutdown.max.retries times the back-off of that name at
 // most, then it stops all the same.
@@ -55,12 +57,17 @@ const (
 	drainTries = 10
 )
 
-// heldOnto counts the partitions that this broker leads though another could.
+// heldOnto counts the partitions that this broker leads though another could, and
+// those whose acks wait for it though enough others are in sync.
 func (b *Broker) heldOnto(x *topicIndex) (n int) {
 	for _, t := range x.byName {
 		for p := range t.states {
 			s := &t.states[p]
 			if s.Leader.ID != b.cfg.NodeID {
+				if x.broker(s.Leader.ID) != nil && slices.ContainsFunc(s.ISR, func(m meta.Member) bool { return m.ID == b.cfg.NodeID }) &&
+					rulesOf(t, int32(p)).Enough(len(s.ISR)-1) {
+					n++
+				}
 				continue
 			}
 			for _, m := range s.ISR {

@@ -1,6 +1,12 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,32 +16,270 @@ import (
 	"firn/e2e/harness"
 )
 
-// admin is a kadm client of a cluster, which asks for metadata often.
-func admin(t *testing.T, c *harness.Cluster, opts ...kgo.Opt) *kadm.Client {
+// clusterClient is a client of all brokers that is quick to look for leaders anew.
+func clusterClient(t *testing.T, c *harness.Cluster, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.Addrs()...), kgo.MetadataMinAge(50 * time.Millisecond)}, opts...)...)
+	client, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(c.Addrs()...), kgo.MetadataMinAge(20 * time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+		kgo.DialTimeout(time.Second),
+	}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return kadm.NewClient(client)
+	return client
+}
+
+// createInSync makes a topic of three replicas, two of which every acknowledged
+// record is on, and waits until all are in sync.
+func createInSync(t *testing.T, c *harness.Cluster, adm *kadm.Client, topic string, partitions int32) {
+	t.Helper()
+	two := "2"
+	got, err := adm.CreateTopic(t.Context(), partitions, 3, map[string]*string{"min.insync.replicas": &two}, topic)
+	if err != nil || got.Err != nil {
+		t.Fatal(err, got.Err)
+	}
+	allInSync(t, c, adm, topic)
+}
+
+// allInSync waits until every partition of topic has a leader and all replicas in
+// sync, on brokers that know so themselves.
+func allInSync(t *testing.T, c *harness.Cluster, adm *kadm.Client, topic string) {
+	t.Helper()
+	harness.Eventually(t, 30*time.Second, "all replicas of "+topic+" are in sync", func() bool {
+		md, err := adm.Metadata(t.Context(), topic)
+		whole := err == nil && md.Topics[topic].Err == nil && len(md.Topics[topic].Partitions) > 0
+		if whole {
+			md.Topics.EachPartition(func(p kadm.PartitionDetail) {
+				whole = whole && p.Leader > 0 && len(p.ISR) == len(p.Replicas)
+			})
+		}
+		return whole
+	})
+}
+
+// leaderOf is who leads a partition.
+func leaderOf(t *testing.T, adm *kadm.Client, topic string, p int32) int {
+	t.Helper()
+	md, err := adm.Metadata(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(md.Topics[topic].Partitions[p].Leader)
+}
+
+// writer writes numbers to a topic, one after the other, each acknowledged by all
+// in sync, until stop; none may fail.
+type writer struct {
+	t      *testing.T
+	cancel context.CancelFunc
+	done   chan struct{}
+	mu     sync.Mutex
+	acks   []time.Time
+}
+
+func startWriter(t *testing.T, c *harness.Cluster, topic string) *writer {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &writer{t: t, cancel: cancel, done: make(chan struct{})}
+	client := clusterClient(t, c, kgo.DefaultProduceTopic(topic), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	go func() {
+		defer close(w.done)
+		for i := 0; ctx.Err() == nil; i++ {
+			err := client.ProduceSync(t.Context(), &kgo.Record{Value: []byte(strconv.Itoa(i))}).FirstErr()
+			if err != nil {
+				t.Errorf("record %d: %v", i, err)
+				return
+			}
+			w.mu.Lock()
+			w.acks = append(w.acks, time.Now())
+			w.mu.Unlock()
+		}
+	}()
+	w.more(20)
+	return w
+}
+
+// more waits until n more records are acknowledged.
+func (w *writer) more(n int) {
+	w.t.Helper()
+	from := w.count()
+	harness.Eventually(w.t, 60*time.Second, "more records are acknowledged", func() bool { return w.count() >= from+n })
+}
+
+func (w *writer) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.acks)
+}
+
+// stop ends the writer and returns how many records were acknowledged.
+func (w *writer) stop() int {
+	w.cancel()
+	<-w.done
+	return w.count()
+}
+
+// gap is the longest time without an ack that ended after since.
+func (w *writer) gap(since time.Time) (longest time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := 1; i < len(w.acks); i++ {
+		if w.acks[i].After(since) {
+			longest = max(longest, w.acks[i].Sub(w.acks[i-1]))
+		}
+	}
+	return longest
+}
+
+// whole reads a topic of one partition and wants the numbers from 0 to n-1, in
+// order, each once.
+func whole(t *testing.T, c *harness.Cluster, topic string, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	client := clusterClient(t, c, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	for next := 0; next < n; {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err0(); err != nil {
+			t.Fatalf("at %d of %d: %v", next, n, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			if string(r.Value) != strconv.Itoa(next) {
+				t.Fatalf("offset %d holds %s, want %d", r.Offset, r.Value, next)
+			}
+			next++
+		})
+	}
 }
 
 func TestClusterServesTopicsOfAllBrokers(t *testing.T) {
 	c := harness.StartCluster(t, harness.ClusterOptions{})
-	adm := admin(t, c)
-	got, err := adm.CreateTopic(t.Context(), 6, 3, nil, "t")
-	if err != nil || got.Err != nil {
-		t.Fatal(err, got.Err)
-	}
+	adm := kadm.NewClient(clusterClient(t, c))
+	createInSync(t, c, adm, "t", 6)
 	leads := map[int32]int{}
-	harness.Eventually(t, 10*time.Second, "every broker leads two", func() bool {
-		clear(leads)
-		md, err := adm.Metadata(t.Context(), "t")
-		if err != nil {
-			return false
+	md, err := adm.Metadata(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	md.Topics.EachPartition(func(p kadm.PartitionDetail) { leads[p.Leader]++ })
+	if leads[1] != 2 || leads[2] != 2 || leads[3] != 2 {
+		t.Errorf("leaders: %v", leads)
+	}
+	kcat := harness.Kcat(t)
+	in := exec.Command(kcat, "-P", "-b", c.Bootstrap(), "-t", "t", "-X", "acks=all")
+	var lines []string
+	for i := range 1000 {
+		lines = append(lines, fmt.Sprintf("line %d", i))
+	}
+	in.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+	if out, err := in.CombinedOutput(); err != nil {
+		t.Fatalf("kcat: %v\n%s", err, out)
+	}
+	out, err := exec.Command(kcat, "-C", "-b", c.Bootstrap(), "-t", "t", "-o", "beginning", "-e", "-q").Output()
+	if got := strings.Count(string(out), "\n"); err != nil || got != len(lines) {
+		t.Errorf("kcat read %d lines, %v", got, err)
+	}
+}
+
+// A leader that dies is replaced when its session has ended; one that is asked to
+// stop, before it does.
+func TestClusterFailover(t *testing.T) {
+	const session, tick = 2 * time.Second, 500 * time.Millisecond
+	c := harness.StartCluster(t, harness.ClusterOptions{SessionMillis: int(session.Milliseconds())})
+	adm := kadm.NewClient(clusterClient(t, c))
+	createInSync(t, c, adm, "t", 1)
+	w := startWriter(t, c, "t")
+
+	killed := c.Broker(leaderOf(t, adm, "t", 0))
+	at := time.Now()
+	killed.Kill()
+	w.more(20)
+	gap := w.gap(at)
+	t.Logf("SIGKILL of the leader: %v without an ack (session %v, tick %v)", gap.Round(time.Millisecond), session, tick)
+	if gap > session+tick+time.Second {
+		t.Errorf("SIGKILL of the leader: %v without an ack", gap)
+	}
+	killed.Restart()
+	allInSync(t, c, adm, "t")
+
+	stopped := c.Broker(leaderOf(t, adm, "t", 0))
+	at = time.Now()
+	stopped.Stop()
+	took := time.Since(at)
+	w.more(20)
+	gap = w.gap(at)
+	t.Logf("SIGTERM of the leader: %v without an ack, the process took %v to end", gap.Round(time.Millisecond), took.Round(time.Millisecond))
+	if gap > time.Second {
+		t.Errorf("SIGTERM of the leader: %v without an ack", gap)
+	}
+	stopped.Restart()
+	allInSync(t, c, adm, "t")
+	whole(t, c, "t", w.stop())
+}
+
+func TestClusterRollingRestart(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterOptions{})
+	adm := kadm.NewClient(clusterClient(t, c))
+	createInSync(t, c, adm, "t", 1)
+	w := startWriter(t, c, "t")
+	ctx, cancel := context.WithCancel(t.Context())
+	read, failed := 0, error(nil)
+	reader := clusterClient(t, c, kgo.ConsumeTopics("t"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for ctx.Err() == nil {
+			fetches := reader.PollFetches(ctx)
+			if err := fetches.Err0(); err != nil && ctx.Err() == nil && failed == nil {
+				failed = err
+			}
+			fetches.EachRecord(func(r *kgo.Record) {
+				if string(r.Value) != strconv.Itoa(read) && failed == nil {
+					failed = fmt.Errorf("read %s, want %d", r.Value, read)
+				}
+				read++
+			})
 		}
-		md.Topics.EachPartition(func(p kadm.PartitionDetail) { leads[p.Leader]++ })
-		return leads[1] == 2 && leads[2] == 2 && leads[3] == 2
 	})
+	at := time.Now()
+	for id := 1; id <= 3; id++ {
+		b := c.Broker(id)
+		b.Stop()
+		w.more(10)
+		b.Restart()
+		allInSync(t, c, adm, "t")
+		w.more(10)
+	}
+	t.Logf("rolling restart in %v: longest time without an ack %v", time.Since(at).Round(time.Millisecond), w.gap(at).Round(time.Millisecond))
+	n := w.stop()
+	whole(t, c, "t", n)
+	cancel()
+	reading.Wait()
+	if failed != nil {
+		t.Error(failed)
+	}
+}
+
+// A20: SIGKILL leaves the page cache, so that nobody's entry is lost and the
+// cluster serves again by itself.
+func TestClusterKilledAsAWhole(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterOptions{})
+	adm := kadm.NewClient(clusterClient(t, c))
+	createInSync(t, c, adm, "t", 1)
+	w := startWriter(t, c, "t")
+	for range 2 {
+		w.more(100)
+		c.KillAll()
+		at := time.Now()
+		c.RestartAll()
+		w.more(20)
+		t.Logf("all three killed and started: next ack after %v", w.gap(at).Round(time.Millisecond))
+	}
+	allInSync(t, c, adm, "t")
+	whole(t, c, "t", w.stop())
+	for _, b := range c.Brokers {
+		if _, m := b.Get("/metrics"); strings.Contains(m, "uncleanleaderelections_total ") && !strings.Contains(m, "uncleanleaderelections_total 0") {
+			t.Errorf("an unclean election")
+		}
+	}
 }

@@ -20,7 +20,8 @@ type Cluster struct {
 	Replicas []int32
 	// GivenUp: the broker lists the partition as lost (S7); nil: none does.
 	GivenUp func(broker int32) bool
-	// Draining: the broker is about to go, and need not come in; nil: none is.
+	// Draining: the broker is about to go; it need not come in, and is let go before
+	// acks would wait for it where enough stay. nil: none is.
 	Draining func(broker int32) bool
 }
 
@@ -138,6 +139,11 @@ func (p *Partition) leavingLocked(t *isr.Tracker, c *Cluster) (left []meta.Membe
 		r, ok := c.Registered[m.ID]
 		if !ok || r.Epoch != m.Epoch || !slices.Contains(c.Replicas, m.ID) ||
 			c.givenUp(m.ID) && !slices.Contains(p.mu.readmitted, m) || p.laggingLocked(m, counted, c) {
+			left = append(left, m)
+		}
+	}
+	for _, m := range s.ISR { // when it is known who stays
+		if m.ID != s.Leader.ID && c.Draining != nil && c.Draining(m.ID) && !slices.Contains(left, m) && p.mu.rules.Enough(len(s.ISR)-len(left)-1) {
 			left = append(left, m)
 		}
 	}
