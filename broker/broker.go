@@ -78,6 +78,8 @@ type Broker struct {
 	unclean atomic.Int64
 	// draining: it is about to stop, and has others lead.
 	draining atomic.Bool
+	// relistDue asks for a look at what is given up here.
+	relistDue chan struct{}
 	// listing is held by who changes what this broker lists as given up.
 	listing sync.Mutex
 	// lease is nil on a store whose session can't end while this broker lives.
@@ -101,7 +103,7 @@ func New(cfg Config) (*Broker, error) {
 	if cfg.Settings != nil {
 		cfg.Settings = cfg.Settings.WithArchive(cfg.Archive != nil)
 	}
-	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log, ready: make(chan struct{}), retentionDue: make(chan struct{}, 1), purgeDue: make(chan struct{}, 1)}
+	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log, ready: make(chan struct{}), retentionDue: make(chan struct{}, 1), purgeDue: make(chan struct{}, 1), relistDue: make(chan struct{}, 1)}
 	if b.now == nil {
 		b.now = time.Now
 	}

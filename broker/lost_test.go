@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -19,6 +21,7 @@ func TestADamagedReplicaIsGivenUpToTheOthers(t *testing.T) {
 	for range 100 {
 		n.append("t", 0, 1)
 	}
+	eventually(t, "both have it", func() bool { return c.node(2).hosted("t").local.Offsets().End == 100 })
 	n.meet("t", n.logFiles("t")[0], 0)
 	eventually(t, "broker 2 leads", func() bool { return c.state("t", 0).Leader == c.node(2).self() })
 	if s := c.state("t", 0); slices.ContainsFunc(s.ISR, func(m meta.Member) bool { return m.ID == 1 }) {
@@ -37,7 +40,40 @@ func TestADamagedReplicaIsGivenUpToTheOthers(t *testing.T) {
 		})
 	}
 	eventually(t, "the damage is cut off", func() bool { return n.hosted("t").local.Err() == nil })
-	if !lists() {
-		t.Error("it was taken off the list before it is in sync again")
+	eventually(t, "it is in sync again", func() bool { return len(c.state("t", 0).ISR) == 2 })
+	eventually(t, "it is taken off the list", func() bool { return !lists() })
+	if got := n.hosted("t").local.Offsets().End; got != 100 {
+		t.Errorf("its log ends at %d", got)
+	}
+}
+
+// S7: a log that is missing is no reason to wait for an operator where others have
+// what it held; it begins anew when nobody counts on it any more.
+func TestAMissingLogComesFromTheOthers(t *testing.T) {
+	c := startCluster(t, 3)
+	c.create("t", [][]int32{{1, 2, 3}})
+	n := c.leader("t", 0)
+	for range 100 {
+		n.append("t", 0, 1)
+	}
+	for _, m := range c.nodes {
+		eventually(t, "all have it", func() bool { return m.hosted("t").local.Offsets().End == 100 })
+	}
+	lost := c.node(2)
+	lost.stop()
+	if err := os.RemoveAll(filepath.Join(lost.dir, "logs", "t-0")); err != nil {
+		t.Fatal(err)
+	}
+	lost.start()
+	eventually(t, "all are in sync", func() bool { return len(c.state("t", 0).ISR) == 3 })
+	if got := lost.hosted("t").local.Offsets().End; got != 100 {
+		t.Errorf("its log ends at %d", got)
+	}
+	eventually(t, "nothing is listed", func() bool {
+		o, err := meta.LoadOffline(t.Context(), c.tree.Begin(), 2)
+		return err == nil && len(o.Partitions) == 0
+	})
+	if s := c.state("t", 0); s.LeaderEpoch > 1 {
+		t.Errorf("state %+v", s)
 	}
 }

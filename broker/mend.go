@@ -35,7 +35,15 @@ const advice = "put the damaged files back and restart the broker, or accept tha
 // and whenever: what is archived needs no local copy. Where more is damaged than
 // that, the log waits for its operator, as a lost one does.
 func (b *Broker) mend(ctx context.Context) {
-	for sleep(ctx, mendEvery) {
+	again := time.NewTicker(mendEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		case <-b.relistDue:
+		}
 		x := b.topics.Load()
 		if err := b.relist(ctx, x); err != nil && ctx.Err() == nil {
 			b.log.Warn("listing what is given up here; will retry", "err", err)

@@ -140,6 +140,8 @@ func (f *Fetcher) Follow(p *Partition, epoch int32) {
 		f.order = slices.Insert(f.order, i, w)
 	}
 	w.p, w.epoch, w.phase, w.failures, w.notBefore, w.sent = p, epoch, comparing, 0, time.Time{}, -1
+	// Who has just been elected is there, whatever it was when it last didn't answer.
+	f.failures, f.notBefore = 0, time.Time{}
 }
 
 // Unfollow ends the following of p in whatever epoch.
