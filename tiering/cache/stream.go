@@ -259,8 +259,8 @@ func (s *Stream) planLocked() {
 	if limit := s.limitLocked(); limit < 8 && 2*c.mu.scans > c.readAheadSlots() {
 		most = limit // a full house: what is beyond the window would hold a slot for long
 	}
-	if s.pace > 0 {
-		most = min(most, max(1, int(8*s.pace)))
+	if s.pace > 0 && s.pace < 1 {
+		most = 1 // it would be cut before the reader comes closer
 	}
 	for s.asked < s.window {
 		obj, i := s.askedLocked()
