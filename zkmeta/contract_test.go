@@ -20,6 +20,7 @@ func TestContract(t *testing.T) {
 	metatest.Run(t, func(t *testing.T) metatest.Harness {
 		connect := e.Chroot()
 		return metatest.Harness{
+			Many:  true,
 			Begin: func() meta.Store { return open(t, Config{Connect: connect}) },
 			End:   func(s meta.Store) { closeStore(t, s.(*Store)) },
 		}

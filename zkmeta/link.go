@@ -2,6 +2,7 @@ package zkmeta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -103,6 +104,20 @@ func (l *link) enter() bool {
 }
 
 func (l *link) leave() { l.calls.Done() }
+
+// heard looks at a server's answer. One that says that the session is over, on a
+// connection that stands, means nothing to the library, which would go on with
+// pings that nobody answers; a new connection tells it.
+func (l *link) heard(err error) {
+	if !errors.Is(err, zk.ErrSessionExpired) && !errors.Is(err, zk.ErrSessionMoved) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.up && l.conn != nil {
+		l.conn.Close()
+	}
+}
 
 // granted is the session timeout that a server has granted.
 func (l *link) granted(d time.Duration) {

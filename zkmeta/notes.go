@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,7 +64,7 @@ type follower struct {
 	next int64 // sequence number in it of the note to come
 
 	note, generation, brokers <-chan zk.Event // nil: not armed
-	ids                       []string        // of registered brokers, as last seen
+	gone                      int32           // how many brokers have gone, ever
 }
 
 // lookAgain is how often the follower looks without having been told to.
@@ -108,12 +107,15 @@ func (f *follower) begin() error {
 func (f *follower) run() {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
-	for {
+	for all := false; ; {
 		// Taken first: what changes while we look has us look again.
 		_, _, _, changed := f.x.link.status()
 		var retry <-chan time.Time
-		if err := f.look(); err != nil {
+		if err := f.look(all); err != nil {
+			f.x.link.heard(err)
 			retry = time.After(100 * time.Millisecond)
+		} else {
+			all = false
 		}
 		select {
 		case <-f.note:
@@ -123,17 +125,20 @@ func (f *follower) run() {
 		case <-f.brokers:
 			f.brokers = nil
 		case <-tick.C:
-		case <-retry:
+			all = true
 		case <-changed:
+			all = true
+		case <-retry:
 		case <-f.x.link.ctx.Done():
 			return
 		}
 	}
 }
 
-// look takes what is new and arms the watches that have fired.
-func (f *follower) look() error {
-	if f.generation == nil {
+// look takes what is new and arms the watches that have fired. all: it looks where
+// a watch stands, too.
+func (f *follower) look(all bool) error {
+	if f.generation == nil || all {
 		before := f.gen
 		if err := f.watchGeneration(); err != nil {
 			return err
@@ -145,7 +150,7 @@ func (f *follower) look() error {
 	if err := f.takeAll(); err != nil {
 		return err
 	}
-	if f.brokers == nil {
+	if f.brokers == nil || all {
 		gone, err := f.watchBrokers()
 		if err != nil {
 			return err
@@ -241,8 +246,18 @@ func (f *follower) count() (int64, error) {
 	return (int64(stat.Cversion) + int64(stat.NumChildren)) / 2, nil
 }
 
+// watchGeneration reads which generation is the current one, and arms the watch if
+// it isn't.
 func (f *follower) watchGeneration() error {
-	value, stat, ch, err := f.x.conn.GetW(f.x.path(changesPath))
+	path, ch := f.x.path(changesPath), f.generation
+	var value []byte
+	var stat *zk.Stat
+	var err error
+	if ch == nil {
+		value, stat, ch, err = f.x.conn.GetW(path)
+	} else {
+		value, stat, err = f.x.conn.Get(path)
+	}
 	if err != nil {
 		return err
 	}
@@ -255,27 +270,27 @@ func (f *follower) watchGeneration() error {
 	return nil
 }
 
-// watchBrokers tells whether brokers have gone since it last looked.
+// watchBrokers tells whether brokers have gone since it last looked, those too that
+// came in the meantime: ZooKeeper counts creations and deletions of children. It
+// arms the watch if it isn't.
 func (f *follower) watchBrokers() (gone bool, err error) {
-	path := f.x.path(brokersPath)
-	ids, _, ch, err := f.x.conn.ChildrenW(path)
-	if errors.Is(err, zk.ErrNoNode) {
-		var exists bool
-		if exists, _, ch, err = f.x.conn.ExistsW(path); err == nil && exists {
-			ids, _, ch, err = f.x.conn.ChildrenW(path)
-		}
+	path, ch := f.x.path(brokersPath), f.brokers
+	exists, stat, err := f.x.conn.Exists(path)
+	if err == nil && f.brokers == nil && !exists { // its coming is told
+		exists, stat, ch, err = f.x.conn.ExistsW(path)
+	}
+	if err == nil && f.brokers == nil && exists {
+		_, stat, ch, err = f.x.conn.ChildrenW(path)
 	}
 	if err != nil {
 		return false, err
 	}
-	slices.Sort(ids)
-	for _, id := range f.ids {
-		if _, still := slices.BinarySearch(ids, id); !still {
-			gone = true
-		}
+	f.brokers = ch
+	before := f.gone
+	if f.gone = 0; exists {
+		f.gone = (stat.Cversion - stat.NumChildren) / 2
 	}
-	f.ids, f.brokers = ids, ch
-	return gone, nil
+	return f.gone != before, nil
 }
 
 // Changes returns the notes after the given one; meta.ErrClosed if the session ends

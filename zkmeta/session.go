@@ -218,6 +218,7 @@ func ask[T any](ctx context.Context, x *session, f func(*zk.Conn) (T, error)) (T
 		defer x.link.leave()
 		defer func() { <-x.slots }()
 		v, err := f(x.conn)
+		x.link.heard(err)
 		got <- answer{v, err}
 	}()
 	select {

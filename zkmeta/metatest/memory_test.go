@@ -10,6 +10,7 @@ func TestMemory(t *testing.T) {
 	Run(t, func(*testing.T) Harness {
 		tree := meta.NewMemory()
 		return Harness{
+			Many:  true,
 			Begin: func() meta.Store { return tree.Begin() },
 			End:   func(s meta.Store) { s.(*meta.MemorySession).End() },
 		}

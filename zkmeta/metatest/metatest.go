@@ -15,11 +15,13 @@ import (
 
 // Harness gives a test one store, empty at first.
 type Harness struct {
-	// Begin begins a session. The tests hold one at a time.
+	// Begin begins a session. The tests hold one at a time, unless Many.
 	Begin func() meta.Store
 	// End ends a session in such a way that its ephemeral nodes are gone when
 	// the next has begun.
 	End func(meta.Store)
+	// Many sessions may be held at once.
+	Many bool
 }
 
 // Run tests the contract on the stores that open makes, one per subtest.
@@ -27,29 +29,37 @@ func Run(t *testing.T, open func(*testing.T) Harness) {
 	for _, c := range []struct {
 		name string
 		f    func(*contract)
+		many bool
 	}{
-		{"CreateGetSetDelete", testNodes},
-		{"ChildrenAreSortedAndDirect", testChildren},
-		{"RefusalsNameTheOperation", testConflicts},
-		{"AllOrNothing", testAllOrNothing},
-		{"OperationsSeeThoseBefore", testOrder},
-		{"VersionsBeginAgain", testRecreated},
-		{"RevRises", testRev},
-		{"EphemeralsGoWithTheSession", testEphemerals},
-		{"PersistsAcrossSessions", testPersistent},
-		{"Limits", testLimits},
-		{"BadPaths", testPaths},
-		{"NotesInOrder", testNotes},
-		{"NotesWait", testNotesWait},
-		{"NotesOnlyOfWhatHappened", testNoteOfRefused},
-		{"NotesGap", testNotesGap},
-		{"NewSessionIsAGap", testNotesSession},
-		{"ConcurrentCompareAndSet", testConcurrent},
-		{"EndedContext", testContext},
-		{"ValuesAreCopies", testCopies},
+		{"CreateGetSetDelete", testNodes, false},
+		{"ChildrenAreSortedAndDirect", testChildren, false},
+		{"RefusalsNameTheOperation", testConflicts, false},
+		{"AllOrNothing", testAllOrNothing, false},
+		{"OperationsSeeThoseBefore", testOrder, false},
+		{"VersionsBeginAgain", testRecreated, false},
+		{"RevRises", testRev, false},
+		{"EphemeralsGoWithTheSession", testEphemerals, false},
+		{"PersistsAcrossSessions", testPersistent, false},
+		{"Limits", testLimits, false},
+		{"BadPaths", testPaths, false},
+		{"NotesInOrder", testNotes, false},
+		{"NotesWait", testNotesWait, false},
+		{"NotesOnlyOfWhatHappened", testNoteOfRefused, false},
+		{"NotesGap", testNotesGap, false},
+		{"NewSessionIsAGap", testNotesSession, false},
+		{"ConcurrentCompareAndSet", testConcurrent, false},
+		{"EndedContext", testContext, false},
+		{"ValuesAreCopies", testCopies, false},
+		{"OthersWrites", testOthers, true},
+		{"OthersEphemerals", testOthersEphemerals, true},
+		{"GoneBrokersAreTold", testGoneBrokers, true},
+		{"OneOrderOfNotes", testOneOrder, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open(t)
+			if c.many && !h.Many {
+				t.Skip("this store has one session at a time")
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			k := &contract{T: t, h: h, ctx: ctx, Store: h.Begin()}
