@@ -16,6 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	e := zktest.Start(t)
 	metatest.Run(t, func(t *testing.T) metatest.Harness {
 		connect := e.Chroot()

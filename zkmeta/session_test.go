@@ -41,6 +41,21 @@ func announce(topic string) meta.Op {
 	return meta.Op{Kind: meta.Announce, Value: meta.Note{Topics: []string{topic}}.Encode()}
 }
 
+// waitReached waits until requests are answered.
+func waitReached(t testing.TB, s *Store) {
+	t.Helper()
+	ctx := bounded(t, limit)
+	for {
+		_, err := s.Get(ctx, changesPath)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // gap begins to read notes.
 func gap(t testing.TB, s *Store) int64 {
 	t.Helper()
@@ -76,6 +91,7 @@ func wantAlive(t testing.TB, s *Store, id int64, lost <-chan struct{}) {
 // TestExpiry: a session that the servers have ended is followed by another, with
 // nothing of it left behind.
 func TestExpiry(t *testing.T) {
+	t.Parallel()
 	e := zktest.Start(t)
 	connect, w := e.Chroot(), &wire{}
 	s := open(t, Config{Connect: connect, Dial: w.dial, SessionTimeout: 10 * time.Second})
@@ -122,6 +138,7 @@ func TestExpiry(t *testing.T) {
 // TestRequestsAcrossSessions: what a broker wanted to write in one session does no
 // harm in the next, and no request is delivered in another session than its own (Z2).
 func TestRequestsAcrossSessions(t *testing.T) {
+	t.Parallel()
 	e := zktest.Start(t)
 	connect, w := e.Chroot(), &wire{}
 	s := open(t, Config{Connect: connect, Dial: w.dial, SessionTimeout: time.Second})
@@ -186,6 +203,7 @@ func (s *Store) exists(t testing.TB, path string) bool {
 
 // TestDeadlines: a caller waits no longer than it wants to, whatever ZooKeeper does.
 func TestDeadlines(t *testing.T) {
+	t.Parallel()
 	e := zktest.Start(t)
 	s := open(t, Config{Connect: e.Chroot(), SessionTimeout: 10 * time.Second})
 	defer closeStore(t, s)
@@ -214,6 +232,7 @@ func TestDeadlines(t *testing.T) {
 // TestOutOfReachInWords: a request without a deadline is given up after a session
 // timeout, and says what was waited for.
 func TestOutOfReachInWords(t *testing.T) {
+	t.Parallel()
 	e := zktest.Start(t)
 	s := open(t, Config{Connect: e.Chroot(), SessionTimeout: time.Second})
 	defer closeStore(t, s)
@@ -225,12 +244,14 @@ func TestOutOfReachInWords(t *testing.T) {
 		t.Errorf("Commit = %v", err)
 	}
 	e.Nodes[0].Start()
+	waitReached(t, s)
 	mustCommit(t, s, create("/b"))
 }
 
 // TestServersThatWentBack: servers that know less than the client has seen refuse
 // it for ever; a fresh client begins a new session (Z1).
 func TestServersThatWentBack(t *testing.T) {
+	t.Parallel()
 	e := zktest.Start(t)
 	node := e.Nodes[0]
 	connect := e.Chroot()
@@ -240,6 +261,7 @@ func TestServersThatWentBack(t *testing.T) {
 	node.Kill()
 	node.SaveData()
 	node.Start()
+	waitReached(t, s)
 	for i := range 20 {
 		mustCommit(t, s, create(fmt.Sprintf("/a/%d", i)), announce("t"))
 	}
@@ -248,6 +270,7 @@ func TestServersThatWentBack(t *testing.T) {
 	node.RestoreData()
 	node.Start()
 	wantLost(t, lost)
+	waitReached(t, s)
 	names, err := s.Children(bounded(t, limit), "/a")
 	if err != nil || len(names) != 0 {
 		t.Errorf("children = %q, %v", names, err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -223,11 +225,13 @@ func (s *Store) unreachable(err error) error {
 }
 
 // transient: the request may be made again as far as the connection is concerned.
+// What the library gets from a write to it, it passes on as it is.
 func transient(err error) bool {
-	for _, e := range []error{zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing, errSessionOver, errNotSent} {
+	for _, e := range []error{zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing,
+		errSessionOver, errNotSent, io.EOF, net.ErrClosed} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return false
+	return errors.As(err, new(*net.OpError))
 }

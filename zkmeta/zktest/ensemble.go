@@ -131,7 +131,8 @@ func freePorts(t testing.TB, n int) []int {
 }
 
 // jars are what a server needs, as Debian names them.
-var jars = []string{"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "commons-cli", "metrics-core", "snappy-java"}
+var jars = []string{"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "commons-cli", "metrics-core", "snappy-java",
+	"netty-buffer", "netty-codec", "netty-common", "netty-handler", "netty-resolver", "netty-transport", "netty-transport-native-unix-common"}
 
 func classpath(t testing.TB) string {
 	t.Helper()
