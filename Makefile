@@ -10,7 +10,7 @@ UNIT        := $(shell go list ./... 2>/dev/null | grep -v -e /e2e -e /cmd/)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
 
-.PHONY: help build test setup lint unit e2e cross vuln bench checker kills minio fuzz clean
+.PHONY: help build test setup lint unit e2e cross vuln bench checker kills minio cluster fuzz clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -64,10 +64,14 @@ minio: ## MinIO on loopback with a bucket, and the line that archives into it
 	@e2e/setup.sh minio
 	@deploy/minio.sh
 
+cluster: ## three brokers, ZooKeeper and MinIO on loopback, until Ctrl-C
+	@e2e/setup.sh debian minio
+	@deploy/cluster.sh
+
 fuzz: ## every fuzz target for a minute
 	@for pkg in $$(go list ./...); do \
 	  for f in $$(go test -list '^Fuzz' $$pkg 2>/dev/null | grep ^Fuzz || true); do \
 	    echo "== $$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-60s} $$pkg; done; done
 
-clean: ## what was built and fetched, and the bucket of make minio
+clean: ## what was built and fetched, and the data of make minio and make cluster
 	rm -rf bin $(CACHE)
