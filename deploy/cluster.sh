@@ -63,7 +63,10 @@ broker() { # broker N
   echo "$pid" >"$dir/pids/firn-$1"
 }
 for n in 1 2 3; do broker $n; done
-for n in 1 2 3; do pid=$(cat "$dir/pids/firn-$n"); listening "firn-$n" $((port + n - 1)); done
+for n in 1 2 3; do
+  pid=$(cat "$dir/pids/firn-$n"); listening "firn-$n" $((port + n - 1))
+  until curl -sf "http://127.0.0.1:$((admin + n - 1))/readyz" >/dev/null; do kill -0 "$pid"; sleep 0.1; done
+done
 bootstrap=127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))
 cat <<T
 

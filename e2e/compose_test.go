@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -233,6 +234,15 @@ func TestClusterCompose(t *testing.T) {
 	c.start("minio", "9000")
 	for _, name := range []string{"firn-1", "firn-2", "firn-3"} {
 		c.start(name, "9092")
+	}
+	for _, admin := range []string{"9644", "9744", "9844"} {
+		harness.Eventually(t, 30*time.Second, "broker is ready", func() bool {
+			answer, err := http.Get("http://" + c.published(admin) + "/readyz")
+			if err != nil {
+				return false
+			}
+			return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+		})
 	}
 	harness.Must(t, 30*time.Second, "", bin, "topic", "create", "events", "--partitions", "3", "-b", c.published("9092"))
 	harness.Must(t, 30*time.Second, "one\ntwo\n", bin, "produce", "events", "-b", c.published("9192"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"firn/tiering/objstore"
 )
@@ -107,7 +108,9 @@ type Start struct {
 
 // CheckStart compares the metadata store with the prefix and returns the
 // prefix's identity, for the caller to record in the metadata store. A prefix
-// without owner gets this cluster as one; otherwise nothing is changed. An
+// without owner gets this cluster as one; otherwise nothing is changed. Of
+// several brokers that start a new cluster together one claims the prefix, and
+// the others find it theirs: a new cluster's id is random, so no other has it. An
 // error that isn't the store's own tells the operator what to do. With ErrDamaged
 // comes the identity all the same: it is the right archive, and not whole.
 func CheckStart(ctx context.Context, store objstore.Store, s Start) (Identity, error) {
@@ -142,7 +145,13 @@ func (s Start) claim(ctx context.Context, store objstore.Store) (Identity, error
 	if s.NewMetadata {
 		found := errors.New("found")
 		var key string
-		err := store.List(ctx, "", func(o objstore.Object) error { key = o.Key; return found })
+		err := store.List(ctx, "", func(o objstore.Object) error {
+			if strings.HasPrefix(o.Key, objstore.ProbePrefix) {
+				return nil // another broker tries the store, or has died while it did
+			}
+			key = o.Key
+			return found
+		})
 		if errors.Is(err, found) {
 			if _, err := LoadIdentity(ctx, store); err == nil {
 				return CheckStart(ctx, store, s) // somebody has claimed it meanwhile
