@@ -84,8 +84,8 @@ func TestColdSeekCosts(t *testing.T) {
 					worst, sum = max(worst, bytes.Load()), sum+bytes.Load()
 				}
 				t.Logf("%d bytes a batch: %d bytes a seek, at most %d", len(tt.batches[0]), sum/seeks, worst)
-				if worst > tt.most+BlockSize {
-					t.Errorf("a seek asks for %d bytes, want at most %d and the rest of a block", worst, tt.most)
+				if worst > tt.most+BlockSize || sum/seeks > tt.most+BlockSize*6/10 {
+					t.Errorf("a seek asks for %d bytes, at most %d; want at most %d and the rest of a block", sum/seeks, worst, tt.most)
 				}
 			})
 		})
