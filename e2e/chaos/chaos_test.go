@@ -40,8 +40,32 @@ func quick(t *testing.T, o options) {
 
 // TestSingleBroker kills, pauses and stops a broker, and breaks its store.
 func TestSingleBroker(t *testing.T) {
-	quick(t, options{Seed: 2, Duration: 30 * time.Second, Brokers: 1, MinIO: true, Partitions: 4,
+	quick(t, options{Seed: 2, Duration: 25 * time.Second, Brokers: 1, MinIO: true, Partitions: 4,
 		Faults: []string{"kill", "pause", "stop", "store-kill", "store-corrupt"}})
+}
+
+// TestCluster breaks three brokers, their links and their ZooKeeper.
+func TestCluster(t *testing.T) {
+	zookeeper(t)
+	for _, c := range []struct {
+		name   string
+		seed   uint64
+		faults []string
+	}{
+		{"brokers", 3, []string{"kill-leader", "kill-all", "pause-leader", "stop-controller", "rolling"}},
+		{"links", 4, []string{"cut-peers", "stall", "repeat", "zk-expire", "zk-kill-quorum", "wipe"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			quick(t, options{Seed: c.seed, Duration: 60 * time.Second, Brokers: 3, ZooKeepers: 1, MinIO: true, Partitions: 6, Faults: c.faults})
+		})
+	}
+}
+
+func zookeeper(t *testing.T) {
+	t.Helper()
+	if err := stand.ZooKeeperInstalled(); err != nil {
+		harness.Missing(t, err.Error())
+	}
 }
 
 // TestResume has a run of three slices.

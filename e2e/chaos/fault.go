@@ -94,7 +94,7 @@ func faults() []fault {
 		all = append(all, fault{name: "store-" + strings.ReplaceAll(string(f), " ", "-"), promised: true, brokers: 1, needs: "store",
 			shortest: time.Second, longest: 8 * time.Second, do: storeFault(f)})
 	}
-	return all
+	return append(all, clusterFaults()...)
 }
 
 // fits tells whether the stand has what the fault needs.

@@ -110,7 +110,7 @@ func restless() []string {
 	return []string{
 		"log.retention.check.interval.ms=300", "remote.log.manager.task.interval.ms=300", "archive.delete.grace.ms=1000",
 		"archive.sweep.interval.ms=5000", "log.flush.offset.checkpoint.interval.ms=1000", "log.segment.delete.delay.ms=500",
-		"archive.upload.max.interval.ms=2000", "leader.imbalance.check.interval.seconds=3", "leader.imbalance.per.broker.percentage=0",
+		"archive.upload.max.interval.ms=2000", "replica.lag.time.max.ms=2000", "leader.imbalance.check.interval.seconds=3", "leader.imbalance.per.broker.percentage=0",
 		"archive.upload.min.bytes=0", "archive.cache.disk.bytes=16777216",
 	}
 }
@@ -202,7 +202,7 @@ func (r *run) nemesis(ctx context.Context, until time.Duration) (done bool, err 
 		if r.clock.Now()+s.lasts+calmEnd > until {
 			break
 		}
-		if err := r.wait(ctx, max(s.at-r.clock.Now(), shortestCalm)); err != nil {
+		if err := r.calm(ctx, s.at); err != nil {
 			return false, err
 		}
 		if err := r.suffer(ctx, s); err != nil {
@@ -214,6 +214,21 @@ func (r *run) nemesis(ctx context.Context, until time.Duration) (done bool, err 
 		return false, err
 	}
 	return until == o.Duration, nil
+}
+
+// calm waits for the time of the next fault, and until the last one is mended:
+// what is promised is promised of one fault at a time.
+func (r *run) calm(ctx context.Context, until time.Duration) error {
+	began := time.Now()
+	hctx, cancel := context.WithTimeout(ctx, healTime)
+	defer cancel()
+	if err := inSync(hctx, r.stand.Seeds()); err != nil {
+		return err
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		r.say("all in sync only %.1f s after it was healed", took.Seconds())
+	}
+	return r.wait(ctx, max(until-r.clock.Now(), shortestCalm))
 }
 
 // shortestPromise is how long a window with a promise is at least, healed or
@@ -330,30 +345,43 @@ func (r *run) count() {
 
 // healed waits until every partition has all its replicas in sync.
 func (r *run) healed(ctx context.Context) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(r.stand.Seeds()...), kgo.MetadataMinAge(50*time.Millisecond))
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, healTime)
+	defer cancel()
+	if err := inSync(ctx, r.stand.Seeds()); err != nil {
+		return err
+	}
+	r.say("all in sync %.1f s after the last fault", time.Since(began).Seconds())
+	return nil
+}
+
+// inSync waits until all replicas of all partitions are in sync.
+func inSync(ctx context.Context, seeds []string) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.MetadataMinAge(50*time.Millisecond))
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	began := time.Now()
-	var lacking string
 	for {
-		m, err := kadm.NewClient(cl).Metadata(ctx, topic)
-		lacking = fmt.Sprint(err)
+		m, err := kadm.NewClient(cl).Metadata(ctx)
+		lacking := fmt.Sprint(err)
 		if err == nil {
 			lacking = ""
-			for _, p := range m.Topics[topic].Partitions.Sorted() {
-				if p.Leader < 0 || len(p.ISR) < len(p.Replicas) {
-					lacking += fmt.Sprintf(" %d: leader %d, in sync %v of %v;", p.Partition, p.Leader, p.ISR, p.Replicas)
+			for _, t := range m.Topics.Sorted() {
+				for _, p := range t.Partitions.Sorted() {
+					if p.Leader < 0 || len(p.ISR) < len(p.Replicas) {
+						lacking += fmt.Sprintf(" %s-%d: leader %d, in sync %v of %v;", t.Topic, p.Partition, p.Leader, p.ISR, p.Replicas)
+					}
 				}
 			}
-			if lacking == "" && len(m.Topics[topic].Partitions) == int(r.p.Options.Partitions) {
-				r.say("all in sync %.1f s after the last fault", time.Since(began).Seconds())
+			if lacking == "" && m.Topics.Has(topic) {
 				return nil
 			}
 		}
-		if err := r.wait(ctx, 200*time.Millisecond); err != nil || time.Since(began) > healTime {
-			return fmt.Errorf("not healed after %v:%s", time.Since(began).Round(time.Second), lacking)
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("not all in sync: %w:%s", context.Cause(ctx), lacking)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -12,6 +13,8 @@ import (
 type Fault struct {
 	// From is the caller, by client id; "" is everybody.
 	From string
+	// FromPrefix, if not empty, is how the names of the callers begin.
+	FromPrefix string
 	// Cut: connections are reset, and new ones end at once.
 	Cut bool
 	// Requests and Answers stand still, as on a network that swallows packets.
@@ -72,7 +75,7 @@ func (l *Link) Add(f Fault) (heal func()) {
 	l.changedLocked()
 	if f.Cut {
 		for c := range l.mu.conns {
-			if f.From == "" || f.From == c.from {
+			if (f.From == "" || f.From == c.from) && strings.HasPrefix(c.from, f.FromPrefix) {
 				c.reset()
 			}
 		}
@@ -115,7 +118,7 @@ func (l *Link) matching(from string, api int16) (f Fault, changed <-chan struct{
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.mu.faults {
-		if o.From != "" && o.From != from || o.API != nil && *o.API != api {
+		if o.From != "" && o.From != from || !strings.HasPrefix(from, o.FromPrefix) || o.API != nil && *o.API != api {
 			continue
 		}
 		f.Cut = f.Cut || o.Cut

@@ -84,15 +84,27 @@ func (l *Link) sawSession(b []byte) {
 // Expire ends the session that passed last by closing it from elsewhere: its
 // owner hears of it when it connects again.
 func (l *Link) Expire() error {
-	l.mu.Lock()
-	s := l.mu.session
-	l.mu.Unlock()
-	if s.id == 0 {
-		return errors.New("link: no session has passed")
+	var err error
+	for range 5 { // a server that is just losing the old connection may drop ours
+		l.mu.Lock()
+		s := l.mu.session
+		l.mu.Unlock()
+		if s.id == 0 {
+			return errors.New("link: no session has passed")
+		}
+		if err = s.end(l.target); err == nil {
+			return nil
+		}
+		time.Sleep(200 * time.Millisecond)
 	}
-	conn, err := net.DialTimeout("tcp", l.target, 2*time.Second)
+	return fmt.Errorf("expire a session: %w", err)
+}
+
+// end closes the session at a server; one that is over already is no error.
+func (s *session) end(server string) error {
+	conn, err := net.DialTimeout("tcp", server, 2*time.Second)
 	if err != nil {
-		return fmt.Errorf("expire a session: %w", err)
+		return err
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
@@ -104,21 +116,21 @@ func (l *Link) Expire() error {
 	body = binary.BigEndian.AppendUint32(body, uint32(len(s.password)))
 	body = append(body, s.password...)
 	if err := frame(conn, body); err != nil {
-		return fmt.Errorf("expire a session: %w", err)
+		return err
 	}
 	var size [4]byte
 	if _, err := io.ReadFull(conn, size[:]); err != nil {
-		return fmt.Errorf("expire a session: %w", err)
+		return err
 	}
 	if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(size[:]))); err != nil {
-		return fmt.Errorf("expire a session: %w", err)
+		return err
 	}
 	// closeSession: xid, type.
 	const closeSession = -11
-	body = binary.BigEndian.AppendUint32(nil, 1)
 	op := int32(closeSession)
+	body = binary.BigEndian.AppendUint32(nil, 1)
 	if err := frame(conn, binary.BigEndian.AppendUint32(body, uint32(op))); err != nil {
-		return fmt.Errorf("expire a session: %w", err)
+		return err
 	}
 	_, _ = io.Copy(io.Discard, conn) // the server closes the connection when it is done
 	return nil

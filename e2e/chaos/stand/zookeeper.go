@@ -116,6 +116,15 @@ func port(addr string) string {
 // jars are what a server needs, as Debian names them.
 var jars = []string{"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "commons-cli", "metrics-core", "snappy-java"}
 
+// ZooKeeperInstalled tells what is missing to start one.
+func ZooKeeperInstalled() error {
+	if _, err := exec.LookPath("java"); err != nil {
+		return err
+	}
+	_, err := classpath()
+	return err
+}
+
 func classpath() (string, error) {
 	var paths []string
 	for _, jar := range jars {
