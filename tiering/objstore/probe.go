@@ -39,7 +39,7 @@ var (
 func Probe(ctx context.Context, store Store) error {
 	p := prober{store: store, key: ProbePrefix + rand.Text()}
 	err := p.run(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) { // which takes no deletion either, and a start waits
 		// What was written goes, if it can; with a ctx of its own, as the
 		// caller's may be what ended the probe.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

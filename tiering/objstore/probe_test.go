@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 )
@@ -76,4 +78,16 @@ func TestProbeWaitsForWhatWasJustWritten(t *testing.T) {
 			t.Errorf("left %q", got)
 		}
 	})
+}
+
+// TestProbeOfAStoreThatRefusesAsksOnce: a start waits for the answer.
+func TestProbeOfAStoreThatRefusesAsksOnce(t *testing.T) {
+	asked := 0
+	s := Inject(NewMem(), func(Op) Fault {
+		asked++
+		return Fault{Before: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
+	})
+	if err := Probe(t.Context(), s); !errors.Is(err, syscall.ECONNREFUSED) || asked != 1 {
+		t.Errorf("%d requests, %v", asked, err)
+	}
 }
