@@ -57,7 +57,7 @@ Start with
 	g := &global{}
 	c.PersistentFlags().StringVarP(&g.output, "output", "o", "", `output format: "json" for one JSON value a line`)
 	c.PersistentPreRunE = func(*cobra.Command, []string) error { return g.check() }
-	c.AddCommand(serveCommand(), demoCommand(g), archiveCommand(g), topicCommand(g), produceCommand(g), consumeCommand(g))
+	c.AddCommand(serveCommand(), demoCommand(g), archiveCommand(g), topicCommand(g), clusterCommand(g), produceCommand(g), consumeCommand(g))
 	return c
 }
 

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"firn/broker/console"
+)
+
+// viewOf is a cluster of brokers 1 to n in racks a and b by turns, with partitions.
+func viewOf(n int32, parts ...kadm.PartitionDetail) *clusterView {
+	v := &clusterView{id: "c", controller: 1, live: map[int32]kadm.BrokerDetail{}, parts: parts, moving: kadm.ListPartitionReassignmentsResponses{}}
+	for id := int32(1); id <= n; id++ {
+		rack := []string{"b", "a"}[id%2]
+		v.live[id] = kadm.BrokerDetail{NodeID: id, Host: "localhost", Port: 9090 + id, Rack: &rack}
+	}
+	return v
+}
+
+func part(topic string, p, leader int32, replicas, isr []int32) kadm.PartitionDetail {
+	return kadm.PartitionDetail{Topic: topic, Partition: p, Leader: leader, Replicas: replicas, ISR: isr}
+}
+
+func TestTroublesSayWhy(t *testing.T) {
+	v := viewOf(4,
+		part("t", 0, 1, []int32{1, 2}, []int32{1, 2}),
+		part("t", 1, 1, []int32{1, 5}, []int32{1}),
+		part("t", 2, 1, []int32{1, 2}, []int32{1}),
+		part("t", 3, 1, []int32{1, 2}, []int32{1}),
+		part("t", 4, -1, []int32{5, 6}, []int32{5}),
+		part("t", 5, -1, []int32{1, 2}, []int32{1}),
+		part("t", 6, 1, []int32{1, 2, 3}, []int32{1}),
+	)
+	v.parts[3].OfflineReplicas = []int32{2}
+	v.moving["t"] = map[int32]kadm.ListPartitionReassignmentsResponse{6: {Topic: "t", Partition: 6, Replicas: []int32{1, 2, 3}, AddingReplicas: []int32{3}}}
+	want := [][2]string{
+		{"under-replicated", "broker 5 is away"},
+		{"under-replicated", "broker 2 lags"},
+		{"under-replicated", "broker 2 has given its replica up"},
+		{"offline", "broker 5 is away; broker 6 is away"},
+		{"offline", "no replica can vouch"},
+		{"under-min-isr", "broker 2 lags; broker 3 is being added and copies; acks=all is refused: 1 of min.insync.replicas=2"},
+	}
+	got := v.troubles(map[string]int{"t": 1})
+	got[5] = v.troubles(map[string]int{"t": 2})[5]
+	if len(got) != len(want) {
+		t.Fatalf("%d troubles: %+v", len(got), got)
+	}
+	for i, w := range want {
+		if got[i].Kind != w[0] || !strings.HasPrefix(got[i].Why, w[1]) {
+			t.Errorf("%s: %s, %q, want %s, %q", got[i].where(), got[i].Kind, got[i].Why, w[0], w[1])
+		}
+	}
+	if s := v.status(); s.Offline != 2 || s.UnderReplicated != 4 || s.Moving != 1 || !slices.Equal(s.Away, []int32{5, 6}) {
+		t.Errorf("status %+v", s)
+	}
+}
+
+func TestArchiveBehind(t *testing.T) {
+	for why, p := range map[string]console.ArchivePartition{
+		"":                                      {PendingBytes: 1 << 20, PendingSeconds: 60},
+		"1.0 MiB pending since 3h0m0s: waits":   {PendingBytes: 1 << 20, PendingSeconds: 3 * 3600, Reason: "waits"},
+		"1.0 MiB pending since 1m0s: no bucket": {PendingBytes: 1 << 20, PendingSeconds: 60, LastError: "no bucket"},
+	} {
+		if got := behind(p, 2*3600e9); got != why {
+			t.Errorf("%q, want %q", got, why)
+		}
+	}
+}
+
+func TestDrainEmptiesABroker(t *testing.T) {
+	var parts []kadm.PartitionDetail
+	for p := range int32(12) {
+		parts = append(parts, part("t", p, 1+p%4, []int32{1 + p%4, 1 + (p+1)%4}, nil))
+	}
+	v := viewOf(4, parts...)
+	racked, err := v.drain(v.parts, 2)
+	if err != nil || slices.ContainsFunc(racked, func(m moveView) bool { return m.To[0]%2 == m.To[1]%2 }) {
+		t.Errorf("racks are not kept apart: %+v, %v", racked, err)
+	}
+	for id, d := range v.live {
+		d.Rack = nil
+		v.live[id] = d
+	}
+	moves, err := v.drain(v.parts, 2)
+	if err != nil || len(moves) != 6 {
+		t.Fatalf("%d moves, %v", len(moves), err)
+	}
+	load := map[int32]int{}
+	for _, p := range parts {
+		to := p.Replicas
+		for _, m := range moves {
+			if m.Partition == p.Partition {
+				to = m.To
+			}
+		}
+		if slices.Contains(to, 2) || to[0] == to[1] {
+			t.Errorf("partition %d on %v", p.Partition, to)
+		}
+		for _, id := range to {
+			load[id]++
+		}
+	}
+	for id, n := range load {
+		if n < 6 || n > 10 {
+			t.Errorf("broker %d has %d of 24 replicas", id, n)
+		}
+	}
+	if _, err := viewOf(2, part("t", 0, 1, []int32{1, 2}, nil)).drain([]kadm.PartitionDetail{part("t", 0, 1, []int32{1, 2}, nil)}, 2); err == nil {
+		t.Error("drained where nobody can take it")
+	}
+}
+
+func TestSpread(t *testing.T) {
+	v := viewOf(4, part("t", 0, 1, []int32{1}, nil), part("t", 1, 1, []int32{1}, nil), part("u", 0, 1, []int32{1, 2}, nil))
+	moves, err := v.spread(v.parts, []int{3, 4}, 2, false)
+	if err != nil || len(moves) != 3 {
+		t.Fatalf("%+v, %v", moves, err)
+	}
+	if moves[0].To[0] == moves[1].To[0] {
+		t.Errorf("one broker leads both of t: %+v", moves)
+	}
+	if moves, err = v.spread(v.parts[2:], []int{2, 1}, 0, true); err != nil || !slices.Equal(moves[0].To, []int32{2, 1}) {
+		t.Errorf("exactly: %+v, %v", moves, err)
+	}
+	if _, err = v.spread(v.parts, []int{3}, 2, false); err == nil {
+		t.Error("two replicas on one broker")
+	}
+	if _, err = v.spread(v.parts, []int{9}, 0, false); err == nil {
+		t.Error("on a broker that isn't there")
+	}
+}
