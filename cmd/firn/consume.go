@@ -249,7 +249,7 @@ func (r *replay) plan(ctx context.Context) (map[int32]*stretch, error) {
 		if d.Err != nil {
 			return fmt.Errorf("look up %s: %w", r.topic, d.Err)
 		}
-		views, err := tiers(ctx, a, d)
+		views, err := tiers(ctx, a, d, true)
 		if err != nil {
 			return err
 		}
@@ -288,12 +288,11 @@ func (r *replay) place(ctx context.Context, a *kadm.Client, at position, parts m
 			put(s, at.offset)
 		}
 	default:
-		l, err := a.ListOffsetsAfterMilli(ctx, at.byTime.UnixMilli(), r.topic)
-		if err == nil {
-			err = l.Error()
-		}
+		l, err := offsets(ctx, r.topic, true, func(ctx context.Context) (kadm.ListedOffsets, error) {
+			return a.ListOffsetsAfterMilli(ctx, at.byTime.UnixMilli(), r.topic)
+		})
 		if err != nil {
-			return fmt.Errorf("offsets of %s at %s: %w", r.topic, at.byTime.UTC().Format(time.RFC3339), err)
+			return fmt.Errorf("at %s: %w", at.byTime.UTC().Format(time.RFC3339), err)
 		}
 		for p, s := range parts {
 			if o, ok := l.Lookup(r.topic, p); ok && o.Offset >= 0 {

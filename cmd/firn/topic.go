@@ -162,29 +162,27 @@ func topicViews(ctx context.Context, brokers, topic string) (vs []partitionView,
 		if err != nil {
 			return fmt.Errorf("look up %s: %w", topic, err)
 		}
-		vs, err = tiers(ctx, a, ts[topic])
+		vs, err = tiers(ctx, a, ts[topic], true)
 		return err
 	})
 	return vs, err
 }
 
-// tiers lists a topic's partitions with their offsets in both tiers.
-func tiers(ctx context.Context, a *kadm.Client, d kadm.TopicDetail) ([]partitionView, error) {
-	var offsets [4]kadm.ListedOffsets
+// tiers lists a topic's partitions with their offsets in both tiers. patient: it
+// waits for partitions that have no leader now; otherwise their offsets are -1.
+func tiers(ctx context.Context, a *kadm.Client, d kadm.TopicDetail, patient bool) ([]partitionView, error) {
+	var listed [4]kadm.ListedOffsets
 	for i, list := range []func(context.Context, ...string) (kadm.ListedOffsets, error){
 		a.ListStartOffsets, a.ListLocalLogStartOffsets, a.ListLatestRemoteOffsets, a.ListEndOffsets,
 	} {
-		l, err := list(ctx, d.Topic)
-		if err == nil {
-			err = l.Error()
-		}
+		var err error
+		listed[i], err = offsets(ctx, d.Topic, patient, func(ctx context.Context) (kadm.ListedOffsets, error) { return list(ctx, d.Topic) })
 		if err != nil {
-			return nil, fmt.Errorf("offsets of %s: %w", d.Topic, err)
+			return nil, err
 		}
-		offsets[i] = l
 	}
 	at := func(i int, p int32) int64 {
-		if o, ok := offsets[i].Lookup(d.Topic, p); ok {
+		if o, ok := listed[i].Lookup(d.Topic, p); ok && o.Err == nil {
 			return o.Offset
 		}
 		return -1
@@ -210,7 +208,7 @@ func describeTopic(ctx context.Context, a *kadm.Client, g *global, name string) 
 	if !ok || d.Err != nil {
 		return failure("describe "+name, d.Err, "")
 	}
-	parts, err := tiers(ctx, a, d)
+	parts, err := tiers(ctx, a, d, false)
 	if err != nil {
 		return err
 	}
@@ -232,17 +230,21 @@ func describeTopic(ctx context.Context, a *kadm.Client, g *global, name string) 
 	fmt.Printf("%s   id %s   %d partitions\n", name, idText(d.ID), len(parts))
 	tab := newTable(os.Stdout, "PARTITION", "LEADER", "EPOCH", "ISR", "LOG-START", "LOCAL-START", "ARCHIVED-END", "HIGH-WATERMARK")
 	for _, p := range parts {
-		archived := "-"
-		if p.Archived >= 0 {
-			archived = fmt.Sprint(p.Archived)
-		}
-		tab.row(p.Partition, p.Leader, p.Epoch, p.ISR, p.LogStart, p.LocalStart, archived, p.End)
+		tab.row(p.Partition, p.Leader, p.Epoch, p.ISR, known(p.LogStart), known(p.LocalStart), known(p.Archived), known(p.End))
 	}
 	tab.flush()
 	for _, k := range slices.Sorted(maps.Keys(configs)) {
 		fmt.Printf("  %s=%s\n", k, configs[k])
 	}
 	return nil
+}
+
+// known is an offset for people: -1 is none, or one that no leader tells now.
+func known(offset int64) string {
+	if offset < 0 {
+		return "-"
+	}
+	return fmt.Sprint(offset)
 }
 
 func topicAlter() *cobra.Command {

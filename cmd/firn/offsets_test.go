@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// TestOffsetsWaitForLeaders: a leader that is away is waited for, unless what is
+// known now is enough; what will not pass is told at once.
+func TestOffsetsWaitForLeaders(t *testing.T) {
+	away := &kadm.ShardErrors{Errs: []kadm.ShardError{{Err: errors.New("unable to dial")}}}
+	one := kadm.ListedOffsets{"t": {0: {Topic: "t", Offset: 7}}}
+	electing := kadm.ListedOffsets{"t": {0: {Topic: "t", Err: kerr.NotLeaderForPartition}}}
+	unknown := kadm.ListedOffsets{"t": {0: {Topic: "t", Err: kerr.TopicAuthorizationFailed}}}
+	type answer struct {
+		l   kadm.ListedOffsets
+		err error
+	}
+	for name, c := range map[string]struct {
+		patient bool
+		answers []answer // the last one again and again
+		asked   int
+		want    error
+	}{
+		"all there":             {patient: true, answers: []answer{{one, nil}}, asked: 1},
+		"a broker is away":      {patient: true, answers: []answer{{nil, away}, {electing, nil}, {one, nil}}, asked: 3},
+		"away, but no patience": {answers: []answer{{one, away}}, asked: 1},
+		"a refusal":             {patient: true, answers: []answer{{unknown, nil}}, asked: 1, want: kerr.TopicAuthorizationFailed},
+		"nobody comes":          {patient: true, answers: []answer{{electing, nil}}, asked: int(leaderWait/leaderLook) + 2, want: kerr.NotLeaderForPartition},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				_, err := offsets(t.Context(), "t", c.patient, func(context.Context) (kadm.ListedOffsets, error) {
+					a := c.answers[min(asked, len(c.answers)-1)]
+					asked++
+					return a.l, a.err
+				})
+				if !errors.Is(err, c.want) || asked != c.asked {
+					t.Errorf("asked %d times, %v; want %d, %v", asked, err, c.asked, c.want)
+				}
+			})
+		})
+	}
+}
