@@ -145,7 +145,7 @@ func New(cfg Config) (*Broker, error) {
 		if err := cfg.Metrics.Register(newGroupMetrics(b.groups)); err != nil {
 			return nil, err
 		}
-		if err := cfg.Metrics.Register(b.inSync); err != nil {
+		if err := cfg.Metrics.Register(newReplicationMetrics(b)); err != nil {
 			return nil, err
 		}
 	}

@@ -46,6 +46,10 @@ type fetchPart struct {
 	res   segment.ReadResult
 	// diverging is not of epoch -1 where a replica must cut its log first.
 	diverging segment.EpochEnd
+	// preferred is the replica that a consumer should rather read from, -1 for none.
+	preferred int32
+	// offsets: only those are asked for, for the replica is throttled.
+	offsets bool
 }
 
 // noOffsets goes with an error.
@@ -85,8 +89,11 @@ func (c *conn) answerFetch(ctx, polls context.Context, h wire.RequestHeader, bod
 		return c.writeFetchError(h, code)
 	}
 	c.resolve(f)
-	if f.replica.admitted() {
+	switch {
+	case f.replica.admitted():
 		c.noteReplica(f)
+	case len(f.req.Rack) > 0 && f.follower:
+		c.preferReplicas(f)
 	}
 	if err := c.await(polls, f); err != nil {
 		return err
@@ -185,7 +192,7 @@ func (c *conn) resolve(f *fetcher) {
 	index := c.s.b.topics.Load()
 	for i := range f.parts {
 		p := &f.parts[i]
-		p.diverging = segment.EpochEnd{Epoch: -1, End: -1}
+		p.diverging, p.preferred = segment.EpochEnd{Epoch: -1, End: -1}, -1
 		p.t = f.topic.find(index, p.name, p.id)
 		switch {
 		case f.req.ReplicaID >= 0 && f.replica.refused(p.t, p.want.Index) != 0:
@@ -261,7 +268,7 @@ func (f *fetcher) read(most int) (got int, now bool) {
 			view.Epoch = replication.AnyEpoch
 		}
 		var err error
-		if left := most - got; left > 0 || got == 0 {
+		if left := most - got; (left > 0 || got == 0) && !p.offsets {
 			p.res, err = p.p.Read(segment.ReadRequest{
 				Offset:   p.want.Offset,
 				MaxBytes: max(0, min(int(p.want.MaxBytes), left)),

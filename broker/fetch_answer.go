@@ -40,7 +40,10 @@ func (c *conn) writeFetch(h wire.RequestHeader, f *fetcher, s *session) error {
 			}
 		}
 		f.resp.EndTopic()
-		if t := f.parts[i].t; t != nil {
+		switch t := f.parts[i].t; {
+		case f.replica.ID >= 0:
+			c.countReplicated(f, i, n, bytes)
+		case t != nil:
 			t.stats.fetched(bytes, failed)
 		}
 	}
@@ -61,7 +64,7 @@ func (c *conn) encode(f *fetcher, p *fetchPart) {
 		HighWatermark:  o.HighWatermark,
 		Stable:         o.Stable,
 		LogStart:       o.LogStart,
-		PreferredRead:  -1,
+		PreferredRead:  p.preferred,
 		Records:        p.res.Records.Len(),
 		Leader:         wire.NoLeader,
 		DivergingEpoch: wire.DivergingEpoch{Epoch: p.diverging.Epoch, End: p.diverging.End},
@@ -99,7 +102,7 @@ func (f *fetcher) selectNews(s *session) (id int32, code int16) {
 		if p.told == nil {
 			continue
 		}
-		news := p.told.newsLocked(p.code, p.res.Records.Len(), &p.res.Offsets, p.diverging.Epoch >= 0)
+		news := p.told.newsLocked(p.code, p.res.Records.Len(), &p.res.Offsets, p.diverging.Epoch >= 0 || p.preferred >= 0)
 		p.skip = !full && !news
 		if p.res.Records.Len() > 0 {
 			s.toEnd(p.told)

@@ -154,9 +154,10 @@ func topicKey(t *wire.FetchTopic) string {
 	return string(t.ID[:])
 }
 
-// newsLocked says whether the client must be told of p, and notes what it is told.
-func (p *sessionPart) newsLocked(code int16, records int, o *segment.Offsets, diverging bool) bool {
-	news := records > 0 || diverging
+// newsLocked says whether the client must be told of p, and notes what it is told;
+// more: there is something else to tell.
+func (p *sessionPart) newsLocked(code int16, records int, o *segment.Offsets, more bool) bool {
+	news := records > 0 || more
 	if p.highWatermark != o.HighWatermark {
 		p.highWatermark, news = o.HighWatermark, true
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"firn/broker/peer"
@@ -26,6 +27,9 @@ type followers struct {
 	seed maphash.Seed
 	// rebuilds bounds the logs that are rebuilt from the archive at once.
 	rebuilds chan struct{}
+	// bytesIn and bytesOut count the records that replication has brought here
+	// and taken away.
+	bytesIn, bytesOut atomic.Int64
 
 	mu struct {
 		sync.Mutex
@@ -169,6 +173,8 @@ func newSource(fs *followers, broker int32) *source {
 			MaxWait:        c.Millis("replica.fetch.wait.max.ms"),
 			Backoff:        c.Millis("replica.fetch.backoff.ms"),
 			GivenUp:        fs.b.replicaLost,
+			Hold:           fs.hold,
+			Fetched:        fs.fetched,
 			Log:            fs.log.With("source", broker),
 		}),
 	}
@@ -305,5 +311,20 @@ func (b *Broker) replicaLost(p *replication.Partition, err error) {
 	select {
 	case b.relistDue <- struct{}{}:
 	default: // asked for already
+	}
+}
+
+// hold: the partition is throttled, and isn't in sync.
+func (fs *followers) hold(p *replication.Partition, now time.Time) bool {
+	t := fs.b.topics.Load().byID[p.TopicID()]
+	return t.has(p.Index()) && fs.b.waits(t, p.Index(), now) && !p.InSync(fs.b.cfg.NodeID)
+}
+
+// fetched counts what was fetched.
+func (fs *followers) fetched(p *replication.Partition, bytes int, now time.Time) {
+	fs.bytesIn.Add(int64(bytes))
+	t := fs.b.topics.Load().byID[p.TopicID()]
+	if t.has(p.Index()) && t.throttledFollowers.has(p.Index(), fs.b.cfg.NodeID) {
+		fs.b.throttles.follower.Moved(now, bytes)
 	}
 }

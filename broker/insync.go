@@ -4,9 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"firn/replication"
 	"firn/replication/meta"
@@ -28,15 +27,11 @@ type inSync struct {
 	mu  sync.Mutex
 	due []*replication.Partition
 
-	shrinks, expands prometheus.Counter
+	shrinks, expands atomic.Int64
 }
 
 func newInSync(b *Broker) *inSync {
-	return &inSync{
-		b: b, log: b.log, kick: make(chan struct{}, 1),
-		shrinks: prometheus.NewCounter(prometheus.CounterOpts{Name: "kafka_server_replicamanager_isrshrinks_total", Help: "Members that leaders have taken out of in-sync sets."}),
-		expands: prometheus.NewCounter(prometheus.CounterOpts{Name: "kafka_server_replicamanager_isrexpands_total", Help: "Members that leaders have added to in-sync sets."}),
-	}
+	return &inSync{b: b, log: b.log, kick: make(chan struct{}, 1)}
 }
 
 // look asks for a look at a partition. It comes from the way of a fetch, and
@@ -143,20 +138,9 @@ func (s *inSync) propose(ctx context.Context, x *topicIndex, parts []*replicatio
 			s.log.Warn("ISR not changed; will retry", "topic", pr.Topic, "partition", pr.Partition, "joins", pr.Joined, "leaves", pr.Left, "err", err)
 			continue
 		}
-		s.shrinks.Add(float64(len(pr.Left)))
-		s.expands.Add(float64(len(pr.Joined)))
+		s.shrinks.Add(int64(len(pr.Left)))
+		s.expands.Add(int64(len(pr.Joined)))
 		s.log.Info("ISR changed", "topic", pr.Topic, "partition", pr.Partition, "epoch", pr.State.LeaderEpoch, "joins", pr.Joined, "leaves", pr.Left, "isr", pr.State.ISR)
 	}
 	return failed
-}
-
-// Describe and Collect make an inSync a collector of its counters.
-func (s *inSync) Describe(ch chan<- *prometheus.Desc) {
-	s.shrinks.Describe(ch)
-	s.expands.Describe(ch)
-}
-
-func (s *inSync) Collect(ch chan<- prometheus.Metric) {
-	s.shrinks.Collect(ch)
-	s.expands.Collect(ch)
 }

@@ -81,5 +81,17 @@ func (c *conn) noteReplica(f *fetcher) {
 		case due:
 			c.s.b.inSync.look(p.p)
 		}
+		p.offsets = !p.fixed && c.s.b.holdsBack(p.t, p.want.Index, now) && !p.p.InSync(f.replica.ID)
+	}
+}
+
+// countReplicated counts what replicas have got of the partitions f.parts[from:below].
+func (c *conn) countReplicated(f *fetcher, from, below, bytes int) {
+	b := c.s.b
+	b.followers.bytesOut.Add(int64(bytes))
+	for i := from; i < below && bytes > 0; i++ {
+		if p := &f.parts[i]; p.res.Records.Len() > 0 && p.t.throttledLeaders.has(p.want.Index, b.cfg.NodeID) {
+			b.throttles.leader.Moved(time.Now(), p.res.Records.Len())
+		}
 	}
 }

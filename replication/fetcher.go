@@ -21,10 +21,14 @@ type FetcherConfig struct {
 	MaxWait                               time.Duration
 	// Backoff is replica.fetch.backoff.ms: the longest pause after an error.
 	Backoff time.Duration
-	// GivenUp is called once for a partition whose log can't go on (S4), or may go
-	// on only after what it was counted for has been discarded (S5, T8): it must
-	// be listed (S7). Nothing is discarded before the state no longer counts on us.
+	// GivenUp is called for a log that can't go on (S4), waits for its repair (S5),
+	// or must be discarded (T8): it must be listed. Nothing is discarded before the
+	// state no longer counts on this replica (S7). nil: nobody is told.
 	GivenUp func(p *Partition, err error)
+	// Hold: nothing more of p is fetched for now; nil: nothing is held back.
+	Hold func(p *Partition, now time.Time) bool
+	// Fetched counts the bytes of records that were fetched of p; nil: nobody counts.
+	Fetched func(p *Partition, bytes int, now time.Time)
 	Log     *slog.Logger
 }
 
@@ -41,7 +45,10 @@ type FetcherConfig struct {
 //	          ─ diverging epoch ─▶ cut ─▶ fetching
 //	          ─ below the source's log ─▶ beginning ─▶ the log starts again there
 //	          ─ only in the archive ─▶ rebuilding ─▶ the log starts again at its end (T8)
-//	waiting   ─ given up: until the state no longer counts on us (S7) ─▶ rebuilding
+//	waiting   ─ damaged: until it is repaired (S5) ─▶ comparing
+//	          ─ of another history than the archive: listed, and when nobody counts
+//	            on it any more (S7) ─▶ rebuilding
+//	dead      ─ failed until restart (S4)
 //
 // An error holds back its partition alone, with growing pauses.
 type Fetcher struct {
@@ -108,8 +115,6 @@ type following struct {
 	sent int64
 	// asked is the epoch that the last question was about, in epoch askedIn.
 	asked, askedIn int32
-	// discard: what the log holds is of no use.
-	discard bool
 	// committed is the leader's high watermark as last heard.
 	committed int64
 	failures  int

@@ -63,10 +63,14 @@ func (f *Fetcher) Next(now time.Time) Ask {
 		case beginning:
 			f.starts = append(f.starts, w.fetchKey())
 		case waiting:
-			if w.p.countedOn(f.cfg.Self) {
-				w.notBefore = now.Add(lookAgain)
-			} else {
+			switch discards := w.p.Discards(); {
+			case !discards && w.p.log.Err() == nil:
+				w.phase, w.failures = comparing, 0 // repaired
+				w.notBefore = now
+			case discards && !w.p.countedOn(f.cfg.Self):
 				w.phase = rebuilding
+			default:
+				w.notBefore = now.Add(lookAgain)
 			}
 		}
 	}
@@ -79,8 +83,8 @@ func (f *Fetcher) Next(now time.Time) Ask {
 	return f.nextFetch(now)
 }
 
-// lookAgain is how often a replica that must discard something looks whether it
-// is still counted on.
+// lookAgain is how often a replica that waits, for its repair or for nobody to
+// count on it any more, or is held back, looks again.
 const lookAgain = 100 * time.Millisecond
 
 // nextFetch makes the next Fetch of all that can be fetched.
@@ -98,6 +102,12 @@ func (f *Fetcher) nextFetch(now time.Time) Ask {
 			if w.phase == fetching || w.phase == waiting || w.phase == comparing || w.phase == beginning {
 				until = earlier(until, w.notBefore)
 			}
+			f.forget(w)
+			continue
+		}
+		if f.cfg.Hold != nil && f.cfg.Hold(w.p, now) {
+			w.notBefore = now.Add(lookAgain)
+			until = earlier(until, w.notBefore)
 			f.forget(w)
 			continue
 		}

@@ -101,15 +101,19 @@ func (f *Fetcher) takePartition(ctx context.Context, a *PartitionAnswer, now tim
 		f.truncate(w, a.Diverging, now)
 		return
 	}
-	err := w.p.Replicate(ctx, w.epoch, Replicated{a.Records, a.HighWatermark, a.LogStart})
+	r := Replicated{a.Records, a.HighWatermark, a.LogStart}
+	err := w.p.Replicate(ctx, w.epoch, r)
+	if errors.Is(err, segment.ErrOutOfOrder) && f.beginEarlier(w, a.Records) {
+		err = w.p.Replicate(ctx, w.epoch, r)
+	}
 	if err != nil {
-		if errors.Is(err, segment.ErrOutOfOrder) && f.beginEarlier(w, a.Records) {
-			return
-		}
 		f.trouble(w, err, now)
 		return
 	}
 	w.failures, w.committed = 0, a.HighWatermark
+	if f.cfg.Fetched != nil && len(a.Records) > 0 {
+		f.cfg.Fetched(w.p, len(a.Records), now)
+	}
 }
 
 // refused is an error that the source has answered.
@@ -187,7 +191,7 @@ func (f *Fetcher) TakeStarts(answers []StartAnswer, now time.Time) {
 // or is of no use. Else the fetch tells what is wrong with it.
 func (f *Fetcher) begin(w *following, start int64, now time.Time) {
 	o := w.p.log.Offsets()
-	if !w.discard && o.End >= start && o.LocalStart <= start {
+	if !w.p.Discards() && o.End >= start && o.LocalStart <= start {
 		w.phase = fetching
 		f.pause(w, now)
 		return
@@ -197,7 +201,7 @@ func (f *Fetcher) begin(w *following, start int64, now time.Time) {
 		return
 	}
 	f.log.Info("log starts again where its leader's begins", "topic", w.p.topic, "partition", w.p.index, "offset", start, "ended_at", o.End)
-	w.phase, w.failures, w.discard = comparing, 0, false
+	w.phase, w.failures = comparing, 0
 }
 
 // beginEarlier starts an empty log again where the batch begins that holds its
@@ -219,7 +223,7 @@ func (f *Fetcher) Rebuilt(r Rebuild, err error, now time.Time) {
 	}
 	switch {
 	case err == nil:
-		w.phase, w.failures, w.discard = comparing, 0, false
+		w.phase, w.failures = comparing, 0
 	case errors.Is(err, segment.ErrNotArchived):
 		w.phase = beginning
 	default:

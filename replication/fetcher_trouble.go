@@ -14,30 +14,29 @@ func (f *Fetcher) trouble(w *following, err error, now time.Time) {
 	case errors.Is(err, ErrNotFollowing), errors.Is(err, segment.ErrClosed):
 		f.pause(w, now) // its role has changed: we are about to hear
 	case errors.Is(own, segment.ErrQuarantined):
-		f.giveUp(w, own, waiting)
+		f.stop(w, own, waiting)
 	case own != nil:
-		f.giveUp(w, own, dead)
-	case errors.Is(err, segment.ErrOffsetOutOfRange) && w.phase != beginning:
-		// It has nothing in common with its leader's but what may be archived.
-		f.giveUp(w, err, waiting)
+		f.stop(w, own, dead)
+	case errors.Is(err, segment.ErrOffsetOutOfRange), errors.Is(err, segment.ErrOtherHistory):
+		// It has nothing in common with its leader's but what may be archived, or
+		// is of another history than that.
+		w.p.discards.Store(true)
+		f.stop(w, err, waiting)
 	case errors.Is(err, segment.ErrNoSpace):
 		f.pause(w, now)
 	case errors.Is(err, segment.ErrFenced):
 		w.phase = comparing
 		f.pause(w, now)
-	case errors.Is(err, segment.ErrOtherHistory):
-		f.giveUp(w, err, waiting)
 	default:
 		f.log.Error("replicating a partition; will retry", "topic", w.p.topic, "partition", w.p.index, "epoch", w.epoch, "err", err)
 		f.pause(w, now)
 	}
 }
 
-// giveUp has the partition listed, once, and leaves it in phase next.
-func (f *Fetcher) giveUp(w *following, err error, next phase) {
+// stop leaves the partition in phase next, without which it can't go on.
+func (f *Fetcher) stop(w *following, err error, next phase) {
 	w.phase = next
-	w.discard = next == waiting
-	f.log.Error("a replica is given up", "topic", w.p.topic, "partition", w.p.index, "epoch", w.epoch, "err", err)
+	f.log.Error("a replica can't follow its leader", "topic", w.p.topic, "partition", w.p.index, "epoch", w.epoch, "err", err)
 	if f.cfg.GivenUp != nil {
 		f.cfg.GivenUp(w.p, err)
 	}

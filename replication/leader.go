@@ -178,6 +178,18 @@ func (p *Partition) State() meta.PartitionState {
 	return p.mu.state
 }
 
+// InSync: the state that this replica knows names the broker in its ISR.
+func (p *Partition) InSync(broker int32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := &p.mu.state
+	if t := p.mu.tracker; t != nil {
+		known := t.State()
+		s = &known
+	}
+	return slices.ContainsFunc(s.ISR, func(m meta.Member) bool { return m.ID == broker })
+}
+
 // Rules are min.insync.replicas and the number of replicas.
 func (p *Partition) Rules() isr.Rules {
 	p.mu.Lock()

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,8 @@ type Partition struct {
 	// vouched is until when the other members vouch for this leadership, by the
 	// lease's clock.
 	vouched atomic.Int64
+	// discards: see Discards.
+	discards atomic.Bool
 
 	becoming  chan struct{} // a lock that hears a ctx
 	stopped   bool          // by becoming
@@ -165,10 +168,15 @@ func (p *Partition) check(v View) (*role, error) {
 
 // Read reads as the log does, if this replica answers v.
 func (p *Partition) Read(r segment.ReadRequest, v View) (segment.ReadResult, error) {
-	if _, err := p.check(v); err != nil {
+	role, err := p.check(v)
+	if err != nil {
 		return segment.ReadResult{}, err
 	}
-	return p.log.Read(r)
+	res, err := p.log.Read(r)
+	if err != nil && !role.leading && errors.Is(err, segment.ErrOffsetOutOfRange) && r.Offset > p.log.Offsets().LogStart {
+		return res, ErrOffsetNotAvailable // it is not here yet (T7)
+	}
+	return res, err
 }
 
 // Lookup gives the log's lookups, if this replica answers v.

@@ -106,8 +106,16 @@ func (p *Partition) BeginAt(epoch int32, offset int64) error {
 	if err := p.role.Load().following(epoch); err != nil {
 		return err
 	}
-	return p.log.BeginAt(offset)
+	if err := p.log.BeginAt(offset); err != nil {
+		return err
+	}
+	p.discards.Store(false)
+	return nil
 }
+
+// Discards: what this replica's log holds is of another history than its leader's,
+// or the archive's, and must go. It is given up first (S7).
+func (p *Partition) Discards() bool { return p.discards.Load() }
 
 // Rebuild starts the log again at the archived end (T8), as a follower in epoch.
 // It waits for the store; a change of role ends it.
@@ -134,7 +142,11 @@ func (p *Partition) Rebuild(ctx context.Context, epoch int32) error {
 	if err := p.role.Load().following(epoch); err != nil {
 		return err
 	}
-	return p.log.RestartAtArchivedEnd(ctx)
+	if err := p.log.RestartAtArchivedEnd(ctx); err != nil {
+		return err
+	}
+	p.discards.Store(false)
+	return nil
 }
 
 // endRebuild makes way for a change of role to another epoch.

@@ -1,0 +1,321 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"firn/replication/isr"
+	"firn/replication/meta"
+	"firn/segment"
+)
+
+// pair is a leader's and a follower's replicas of some partitions.
+type pair struct {
+	t       testing.TB
+	leaders []*Partition
+	parts   []*Partition
+	fetcher *Fetcher
+	now     time.Time
+	session bool // the leader keeps a session
+	epoch   int32
+	known   map[int32]FetchPartition
+}
+
+func newPair(t testing.TB, n int, o segment.Options) *pair {
+	p := &pair{t: t, now: time.Unix(1000, 0), known: map[int32]FetchPartition{}}
+	p.fetcher = NewFetcher(FetcherConfig{Self: other.ID, PartitionBytes: 1 << 20, AnswerBytes: 4 << 20, MinBytes: 1, MaxWait: 500 * time.Millisecond, Backoff: time.Second})
+	for i := range n {
+		s := led(me, 1, me, other)
+		a := New(Config{Topic: "t", TopicID: meta.TopicID{1}, Index: int32(i), Log: openSegmentLog(t, o), Rules: isr.Rules{Replicas: 2}})
+		b := New(Config{Topic: "t", TopicID: meta.TopicID{1}, Index: int32(i), Log: openSegmentLog(t, o), Rules: isr.Rules{Replicas: 2}})
+		for _, m := range []struct {
+			p    *Partition
+			self meta.Member
+		}{{a, me}, {b, other}} {
+			if err := m.p.Become(context.Background(), s, m.self); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.leaders, p.parts = append(p.leaders, a), append(p.parts, b)
+		p.fetcher.Follow(b, 1)
+	}
+	return p
+}
+
+// fetch is the next thing that the follower asks for, which must be a Fetch.
+func (p *pair) fetch() *FetchRequest {
+	p.t.Helper()
+	ask := p.fetcher.Next(p.now)
+	if ask.Fetch == nil {
+		p.t.Fatalf("not a fetch: %+v", ask)
+	}
+	return ask.Fetch
+}
+
+// answer answers r as the leaders' broker does.
+func (p *pair) answer(r *FetchRequest) *FetchAnswer {
+	p.t.Helper()
+	a := &FetchAnswer{}
+	switch {
+	case r.SessionEpoch == 0:
+		clear(p.known)
+		p.epoch = 1
+	case r.SessionEpoch != p.epoch:
+		a.Err = ErrSession
+		return a
+	default:
+		p.epoch++
+	}
+	if p.session {
+		a.Session = 7
+	}
+	for _, k := range r.Forgotten {
+		delete(p.known, k.Index)
+	}
+	for _, want := range r.Partitions {
+		p.known[want.Index] = want
+	}
+	for i, l := range p.leaders {
+		want, ok := p.known[int32(i)]
+		if !ok {
+			continue
+		}
+		at := PartitionAnswer{TopicID: want.TopicID, Index: want.Index, Diverging: noEpochEnd}
+		at.Diverging, _, at.Err = l.Fetched(ReplicaFetch{Member: other, Epoch: want.Epoch, Offset: want.Offset, LastEpoch: want.LastEpoch, Now: p.now})
+		if at.Err == nil && at.Diverging.Epoch < 0 {
+			res, err := l.Read(segment.ReadRequest{Offset: want.Offset, MaxBytes: int(want.MaxBytes), Until: segment.UntilCounted, MinOne: true}, View{Epoch: want.Epoch, Replica: true})
+			if at.Err = err; err == nil {
+				at.HighWatermark, at.LogStart = res.Offsets.HighWatermark, res.Offsets.LogStart
+				at.Records = readAll(p.t, res)
+			}
+		}
+		a.Partitions = append(a.Partitions, at)
+	}
+	return a
+}
+
+func (p *pair) append(i int) {
+	p.t.Helper()
+	if _, err := p.leaders[i].Append(textBatch(p.t, 1, "x"), AppendOptions{Epoch: AnyEpoch, Now: 1}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *pair) wantNamed(r *FetchRequest, named, forgotten int) {
+	p.t.Helper()
+	if len(r.Partitions) != named || len(r.Forgotten) != forgotten {
+		p.t.Fatalf("the request names %d partitions and forgets %d, want %d and %d: %+v", len(r.Partitions), len(r.Forgotten), named, forgotten, r)
+	}
+}
+
+func (p *pair) take(a *FetchAnswer) {
+	p.fetcher.TakeFetch(context.Background(), a, p.now)
+}
+
+func TestFetcherNamesWhatItsSessionDoesNotKnow(t *testing.T) {
+	p := newPair(t, 3, segment.Options{})
+	p.session = true
+	r := p.fetch()
+	p.wantNamed(r, 3, 0)
+	p.take(p.answer(r))
+	r = p.fetch()
+	p.wantNamed(r, 0, 0)
+	p.append(1)
+	p.take(p.answer(r))
+	r = p.fetch() // its offset is another now
+	p.wantNamed(r, 1, 0)
+	p.take(p.answer(r))
+
+	p.fetcher.Unfollow(p.parts[2])
+	r = p.fetch()
+	p.wantNamed(r, 0, 1)
+	p.take(p.answer(r))
+	p.fetcher.Follow(p.parts[2], 1)
+	r = p.fetch()
+	p.wantNamed(r, 1, 0)
+	p.take(p.answer(r))
+
+	p.epoch = 77 // the leader has lost the session
+	r = p.fetch()
+	p.take(p.answer(r))
+	r = p.fetch()
+	if r.SessionEpoch != 0 {
+		t.Fatalf("session epoch %d after the session was lost", r.SessionEpoch)
+	}
+	p.wantNamed(r, 3, 0)
+
+	p.fetcher.Unreachable(p.now) // the connection has ended: so has the session
+	if ask := p.fetcher.Next(p.now); ask.Until.IsZero() {
+		t.Fatalf("no pause after the source was unreachable: %+v", ask)
+	}
+	p.now = p.now.Add(time.Second)
+	p.wantNamed(p.fetch(), 3, 0)
+}
+
+// One bad partition holds up nothing but itself, and less and less often asks.
+func TestAnErrorHoldsBackItsPartitionAlone(t *testing.T) {
+	p := newPair(t, 2, segment.Options{})
+	p.session = true
+	p.take(p.answer(p.fetch()))
+	bad := errors.New("no")
+	for i := range 20 {
+		r := p.fetch()
+		p.append(0)
+		a := p.answer(r)
+		if _, ok := p.known[1]; ok {
+			for j := range a.Partitions {
+				if a.Partitions[j].Index == 1 {
+					a.Partitions[j].Err = bad
+				}
+			}
+		}
+		p.take(a)
+		if got := p.parts[0].log.Offsets().End; got != int64(i+1) {
+			t.Fatalf("round %d: the good one ends at %d", i, got)
+		}
+		p.now = p.now.Add(time.Millisecond)
+	}
+	if w := p.fetcher.parts[partitionKey{meta.TopicID{1}, 1}]; w.failures < 2 || w.failures > 4 {
+		t.Fatalf("%d tries in 20 ms", w.failures)
+	}
+	p.now = p.now.Add(time.Second)
+	p.fetch()
+	if _, ok := p.known[1]; ok {
+		t.Fatal("the session still has what is held back")
+	}
+}
+
+func TestABadBatchIsNeverAppended(t *testing.T) {
+	p := newPair(t, 1, segment.Options{})
+	for _, spoil := range []func([]byte) []byte{
+		func(b []byte) []byte { b[len(b)-1] ^= 1; return b },        // a byte
+		func(b []byte) []byte { b[16] = 1; return b },               // an old format
+		func(b []byte) []byte { b[15] = 0; b[12] = 0xff; return b }, // an epoch below zero
+		func(b []byte) []byte { return b[:len(b)-3] },               // cut off: not yet whole
+	} {
+		p.now = p.now.Add(2 * time.Second)
+		for {
+			if ask := p.fetcher.Next(p.now); ask.Fetch != nil {
+				if len(p.leaders) == 1 && p.leaders[0].log.Offsets().End == 0 {
+					p.append(0)
+				}
+				a := p.answer(ask.Fetch)
+				a.Partitions[0].Records = spoil(a.Partitions[0].Records)
+				p.take(a)
+				break
+			}
+			p.fetcher.TakeEnds([]EpochAnswer{{Topic: "t", End: noEpochEnd}}, p.now)
+		}
+		if o := p.parts[0].log.Offsets(); o.End != 0 {
+			t.Fatalf("appended: %+v", o)
+		}
+	}
+	p.now = p.now.Add(2 * time.Second)
+	p.take(p.answer(p.fetch()))
+	if o := p.parts[0].log.Offsets(); o.End != 1 {
+		t.Fatalf("the good one is not there: %+v", o)
+	}
+}
+
+// S6: a fetch's offset vouches for what is before it, so what is due is flushed.
+func TestWhatIsDueIsFlushedBeforeTheFetch(t *testing.T) {
+	p := newPair(t, 1, segment.Options{FlushMessages: 1})
+	r := p.fetch()
+	p.append(0)
+	if err := p.leaders[0].log.FlushDue(); err != nil {
+		t.Fatal(err)
+	}
+	p.take(p.answer(r))
+	r = p.fetch()
+	if o := p.parts[0].log.Offsets(); r.Partitions[0].Offset != 1 || o.Counted != 1 {
+		t.Fatalf("fetches at %d with %+v", r.Partitions[0].Offset, o)
+	}
+}
+
+// What another leader has sent isn't taken, not even between the change of role
+// and the fetcher's hearing of it (R2).
+func TestNothingIsTakenFromAFormerLeader(t *testing.T) {
+	p := newPair(t, 1, segment.Options{})
+	r := p.fetch()
+	p.append(0)
+	a := p.answer(r)
+	if err := p.parts[0].Become(context.Background(), led(other, 2, other), other); err != nil {
+		t.Fatal(err)
+	}
+	p.take(a)
+	if o := p.parts[0].log.Offsets(); o.End != 0 {
+		t.Fatalf("a leader has taken records from another: %+v", o)
+	}
+	if _, _, err := p.parts[0].Truncate(1, segment.EpochEnd{Epoch: 0, End: 0}); !errors.Is(err, ErrNotFollowing) {
+		t.Fatalf("Truncate as a leader: %v", err)
+	}
+	if err := p.parts[0].BeginAt(1, 5); !errors.Is(err, ErrNotFollowing) {
+		t.Fatalf("BeginAt as a leader: %v", err)
+	}
+	if err := p.parts[0].Rebuild(context.Background(), 1); !errors.Is(err, ErrNotFollowing) {
+		t.Fatalf("Rebuild as a leader: %v", err)
+	}
+}
+
+// A rebuild waits for the archive, and a change of role doesn't wait for the rebuild.
+func TestAChangeOfRoleEndsARebuild(t *testing.T) {
+	l := &archivedLog{fakeLog: newFakeLog(), entered: make(chan struct{})}
+	p := newPartition(t, l, isr.Rules{Replicas: 2}, led(other, 1, other))
+	done := make(chan error)
+	go func() { done <- p.Rebuild(context.Background(), 1) }()
+	<-l.entered
+	if err := p.Become(context.Background(), led(me, 2, me), me); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatalf("Rebuild = %v", err)
+	}
+}
+
+type archivedLog struct {
+	*fakeLog
+	entered chan struct{}
+}
+
+func (l *archivedLog) RestartAtArchivedEnd(ctx context.Context) error {
+	close(l.entered)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestFollowingDoesNotAllocate(t *testing.T) {
+	p := newPair(t, 1, segment.Options{})
+	p.session = true
+	p.take(p.answer(p.fetch()))
+	p.append(0)
+	p.take(p.answer(p.fetch()))
+	// The answers are made beforehand, each a batch that goes on where the last ended.
+	const rounds = 200
+	var answers []*FetchAnswer
+	for range rounds {
+		at := p.leaders[0].log.Offsets().End
+		p.append(0)
+		res, err := p.leaders[0].Read(segment.ReadRequest{Offset: at, MaxBytes: 1 << 20, Until: segment.UntilCounted}, View{Epoch: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers = append(answers, &FetchAnswer{Session: 7, Partitions: []PartitionAnswer{{
+			TopicID: meta.TopicID{1}, Diverging: noEpochEnd, HighWatermark: at, Records: readAll(t, res),
+		}}})
+	}
+	i := 0
+	n := testing.AllocsPerRun(rounds/2, func() {
+		p.fetch()
+		p.take(answers[i])
+		i++
+	})
+	if end := p.parts[0].log.Offsets().End; end != int64(i)+1 {
+		t.Fatalf("appended up to %d in %d rounds", end, i)
+	}
+	if n > 2 {
+		t.Errorf("%v allocations a fetch", n)
+	}
+	t.Logf("%v allocations a fetch", n)
+}
