@@ -3,14 +3,19 @@ package broker
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"firn/broker/peer"
+	"firn/replication"
 	"firn/segment"
 	"firn/segment/batch"
+	"firn/tiering/objstore"
 )
 
 // textBatch is a batch of one record.
@@ -100,6 +105,22 @@ func (c *cluster) inSyncWith(topic string, ids ...int32) {
 	})
 }
 
+// standStill has the broker follow nothing new, and p no more, until goOn.
+func (n *node) standStill(p *replication.Partition) (goOn func()) {
+	fs := n.followers
+	fs.mu.Lock()
+	ctx := fs.mu.ctx
+	fs.mu.ctx = nil
+	fs.mu.Unlock()
+	fs.drop(p)
+	return func() {
+		fs.mu.Lock()
+		fs.mu.ctx = ctx
+		fs.mu.Unlock()
+		fs.assign(p)
+	}
+}
+
 func TestFollowersFollow(t *testing.T) {
 	c := startCluster(t, 3)
 	c.create("t", [][]int32{{1, 2, 3}}, "min.insync.replicas=2")
@@ -185,7 +206,7 @@ func TestAPlainClientDoesntPassForAReplica(t *testing.T) {
 	part := x.byName["t"].parts[0]
 	_, leaderEpoch, _ := part.Leader()
 	// The follower stands still.
-	follower.followers.drop(follower.topics.Load().byName["t"].parts[0])
+	follower.standStill(follower.topics.Load().byName["t"].parts[0])
 	cl := leader.dial()
 	one := produceReq(12, acksOne, "t", 0, textBatch(t, "not seen by the follower"))
 	if got := produced(cl.call(one)); got.ErrorCode != 0 {
@@ -232,6 +253,269 @@ func TestAPlainClientDoesntPassForAReplica(t *testing.T) {
 			if hw() != before {
 				t.Fatalf("%s: the high watermark has moved", try.name)
 			}
+		}
+	}
+}
+
+// KIP-392: a consumer with a rack is sent to a replica there, which answers it up
+// to its own high watermark.
+func TestConsumersReadFromTheirOwnRack(t *testing.T) {
+	c := startCluster(t, 3, "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector", "replica.fetch.wait.max.ms=50")
+	for _, n := range c.nodes {
+		n.set["broker.rack"] = fmt.Sprintf("rack%d", n.id)
+		n.restart()
+	}
+	c.create("t", [][]int32{{1, 2, 3}})
+	c.inSyncWith("t", 1, 2, 3)
+	for i := range 5 {
+		c.produceAll("t", fmt.Sprint(i))
+	}
+	l := c.leader("t", 0)
+	x := l.topics.Load()
+	fetch := func(n *node, version int16, rack string, offset int64) kmsg.FetchResponseTopicPartition {
+		req := fetchReq(version, "t", offset, 0)
+		req.Topics[0].TopicID, req.Rack, req.MaxWaitMillis = x.byName["t"].ID, rack, 10_000
+		cl := n.dial()
+		defer cl.c.Close()
+		return fetched(cl.call(req))
+	}
+	for id := int32(1); id <= 3; id++ {
+		rack := fmt.Sprintf("rack%d", id)
+		got := fetch(l, 13, rack, 0)
+		want := id
+		if id == l.id {
+			want = -1
+		}
+		if got.PreferredReadReplica != want || got.ErrorCode != 0 || (want >= 0) != (len(got.RecordBatches) == 0) {
+			t.Errorf("%s: preferred %d, code %d, %d bytes", rack, got.PreferredReadReplica, got.ErrorCode, len(got.RecordBatches))
+		}
+	}
+	if got := fetch(l, 13, "elsewhere", 0); got.PreferredReadReplica != -1 || len(got.RecordBatches) == 0 {
+		t.Errorf("a rack without a replica: preferred %d, %d bytes", got.PreferredReadReplica, len(got.RecordBatches))
+	}
+	f := c.node(l.id%3 + 1)
+	eventually(t, "the follower knows the high watermark", func() bool { return fetch(f, 13, "", 0).HighWatermark == 5 })
+	if got := fetch(f, 13, "", 0); got.ErrorCode != 0 || !bytes.Equal(got.RecordBatches, l.contents("t")) {
+		t.Errorf("from the follower: code %d, %d bytes", got.ErrorCode, len(got.RecordBatches))
+	}
+	// One that waits there is woken by what arrives.
+	woken := make(chan kmsg.FetchResponseTopicPartition, 1)
+	go func() { woken <- fetch(f, 13, "", 5) }()
+	c.produceAll("t", "more")
+	if got := <-woken; got.ErrorCode != 0 || len(got.RecordBatches) == 0 {
+		t.Errorf("woken with code %d and %d bytes", got.ErrorCode, len(got.RecordBatches))
+	}
+	if got := fetch(f, 13, "", 100); got.ErrorCode != kerr.OffsetNotAvailable.Code { // T7
+		t.Errorf("past the follower's end: code %d", got.ErrorCode)
+	}
+	if got := fetch(f, 10, "", 0); got.ErrorCode != kerr.NotLeaderForPartition.Code {
+		t.Errorf("a client from before KIP-392: code %d", got.ErrorCode)
+	}
+}
+
+// A broker whose disk was lost, and a new replica, start at the archived end, and
+// lead as well as any other.
+func TestAWipedReplicaStartsAtTheArchivedEnd(t *testing.T) {
+	c := startClusterWith(t, 3, objstore.NewMem(), "replica.lag.time.max.ms=2000")
+	c.create("t", [][]int32{{1, 2, 3}}, "min.insync.replicas=2", "segment.bytes=1024", "local.retention.bytes=2048", "file.delete.delay.ms=0")
+	c.inSyncWith("t", 1, 2, 3)
+	var acked []string
+	write := func(n int) {
+		for range n {
+			v := fmt.Sprintf("record %d;", len(acked))
+			c.produceAll("t", v)
+			acked = append(acked, v)
+		}
+	}
+	write(100)
+	l := c.leader("t", 0)
+	replicaOf := func(n *node) *replica { return n.replicas.get(n.topics.Load().byName["t"].ID, 0) }
+	eventually(t, "old segments have left the leader's disk", func() bool {
+		l.retain(t.Context())
+		return replicaOf(l).part.State().Leader == l.self() && replicaOf(l).local.Offsets().LocalStart > 40
+	})
+	f := c.node(l.id%3 + 1)
+	// T4: a follower lets go only of what the pointer lets it.
+	eventually(t, "and the follower's", func() bool {
+		if err := replicaOf(f).tiered.Evict(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return replicaOf(f).local.Offsets().LocalStart > 40
+	})
+	c.crash(f.id)
+	if err := os.RemoveAll(filepath.Join(f.dir, "logs")); err != nil {
+		t.Fatal(err)
+	}
+	f.start()
+	c.inSyncWith("t", 1, 2, 3)
+	if o := replicaOf(f).tiered.Offsets(); o.LocalStart <= 40 || o.LogStart != 0 {
+		t.Errorf("the wiped replica: %+v", o)
+	}
+	write(10)
+	// The next leader is the one that was wiped, once the others are gone from the ISR's front.
+	for c.leader("t", 0) != f {
+		l := c.leader("t", 0)
+		c.crash(l.id)
+		write(3)
+		l.start()
+		c.inSyncWith("t", 1, 2, 3)
+	}
+	write(5)
+	var all []byte
+	cl := f.dial()
+	for at := int64(0); at < int64(len(acked)); {
+		req := fetchReq(13, "t", at, 0)
+		req.Topics[0].TopicID, req.MaxWaitMillis = f.topics.Load().byName["t"].ID, 5000
+		got := fetched(cl.call(req))
+		if got.ErrorCode != 0 {
+			t.Fatalf("at %d: code %d", at, got.ErrorCode)
+		}
+		for rest := got.RecordBatches; len(rest) > 0; {
+			bt, more, err := batch.Next(rest)
+			if err != nil {
+				break
+			}
+			if bt.LastOffset() >= at {
+				all = append(all, bt...)
+				at = bt.NextOffset()
+			}
+			rest = more
+		}
+	}
+	for _, v := range acked {
+		if n := bytes.Count(all, []byte(v)); n != 1 {
+			t.Fatalf("%q is there %d times", v, n)
+		}
+	}
+}
+
+// A follower that was away while its leader archived and let go of what it lacks is
+// told so, and goes on at the archived end.
+func TestAFollowerThatWasAwayGoesOnAtTheArchivedEnd(t *testing.T) {
+	c := startClusterWith(t, 2, objstore.NewMem(), "replica.lag.time.max.ms=500")
+	c.create("t", [][]int32{{1, 2}}, "segment.bytes=1024", "local.retention.bytes=1024", "file.delete.delay.ms=0")
+	c.inSyncWith("t", 1, 2)
+	c.produceAll("t", "the first")
+	l, f := c.node(1), c.node(2)
+	replicaOf := func(n *node) *replica { return n.replicas.get(n.topics.Load().byName["t"].ID, 0) }
+	part := replicaOf(f).part
+	goOn := f.standStill(part)
+	cl := l.dial()
+	if got := produced(cl.call(produceReq(12, acksOne, "t", 0, textBatch(t, "what it lacks first")))); got.ErrorCode != 0 {
+		t.Fatalf("produce: code %d", got.ErrorCode)
+	}
+	c.inSyncWith("t", 1)
+	for i := range 100 {
+		c.produceAll("t", fmt.Sprintf("record %d", i))
+	}
+	eventually(t, "what it lacks has left the leader's disk", func() bool {
+		l.retain(t.Context())
+		return replicaOf(l).local.Offsets().LocalStart > 10
+	})
+	goOn()
+	c.inSyncWith("t", 1, 2)
+	o := replicaOf(f).tiered.Offsets()
+	if o.LocalStart <= 10 || o.LogStart != 0 {
+		t.Errorf("the follower's log: %+v", o)
+	}
+	if got, want := replicaOf(f).local.Epochs(), replicaOf(l).local.Epochs(); len(got) != len(want) {
+		t.Errorf("epochs %v, the leader's %v", got, want)
+	}
+}
+
+// Producers' sequences and the groups' offsets go where the partition goes.
+func TestProducersAndGroupsSurviveTheMoveOfTheLeader(t *testing.T) {
+	c := startCluster(t, 3, "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=1", "offsets.topic.replication.factor=3",
+		"min.insync.replicas=2", "replica.lag.time.max.ms=2000")
+	c.create("t", [][]int32{{1, 2, 3}})
+	c.inSyncWith("t", 1, 2, 3)
+	sequenced := func(seq int32) []byte {
+		b := batch.NewBuilder(batch.Spec{Producer: &batch.Producer{ID: 77, Sequence: seq}})
+		b.Add(time.Now().UnixMilli(), nil, []byte("once"))
+		out, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	send := func(seq int32) (offset int64) {
+		for {
+			cl := c.leader("t", 0).dial()
+			got := produced(cl.call(produceReq(12, acksAll, "t", 0, sequenced(seq))))
+			cl.c.Close()
+			if got.ErrorCode == 0 {
+				return got.BaseOffset
+			}
+			if err := kerr.TypedErrorForCode(got.ErrorCode); !err.Retriable {
+				t.Fatalf("sequence %d: %v", seq, err)
+			}
+		}
+	}
+	for seq := range int32(3) {
+		send(seq)
+	}
+	coordinator := func() *node {
+		var found *node
+		eventually(t, "the group has a coordinator", func() bool {
+			for _, n := range c.nodes {
+				if n.running {
+					if f := n.findCoordinator("g"); f.ErrorCode == 0 && c.node(f.NodeID).running {
+						found = c.node(f.NodeID)
+						return true
+					}
+				}
+			}
+			return false
+		})
+		return found
+	}
+	g := coordinator()
+	eventually(t, "a commit is taken", func() bool {
+		g = coordinator()
+		return g.commitOffset(9, "g", "", -1, "t", 2) == 0
+	})
+	c.inSyncWith("__consumer_offsets", 1, 2, 3)
+	for _, down := range []*node{c.leader("t", 0), nil, g} {
+		if down == nil {
+			continue
+		}
+		if !down.running {
+			continue
+		}
+		c.crash(down.id)
+		if got := send(2); got != 2 { // a repetition
+			t.Fatalf("a repetition is at %d", got)
+		}
+		eventually(t, "the commit is still there", func() bool { return coordinator().fetchOffset("g", "t").Offset == 2 })
+		down.start()
+		c.inSyncWith("t", 1, 2, 3)
+		c.inSyncWith("__consumer_offsets", 1, 2, 3)
+	}
+	if got := send(3); got != 3 {
+		t.Fatalf("the next one is at %d", got)
+	}
+}
+
+// The controller's question for the furthest log is answered between brokers alone,
+// led or not.
+func TestFurthestLogIsToldBetweenBrokers(t *testing.T) {
+	c := startCluster(t, 2)
+	c.create("t", [][]int32{{1, 2}})
+	c.inSyncWith("t", 1, 2)
+	c.produceAll("t", "x")
+	for _, n := range c.nodes {
+		cl := peer.New(peer.Config{Self: c.node(1).self, Address: func() (string, error) { return c.node(1).peerAddress(n.id) }, Timeout: 5 * time.Second})
+		got, err := cl.FurthestLogs(t.Context(), []replication.FetchKey{{Topic: "t"}}, nil)
+		cl.Close()
+		if err != nil || len(got) != 1 || got[0].Err != nil || got[0].End.End != 1 {
+			t.Errorf("broker %d: %+v, %v", n.id, got, err)
+		}
+		public := n.server.listeners[0].Addr().String()
+		cl = peer.New(peer.Config{Self: c.node(1).self, Address: func() (string, error) { return public, nil }, Timeout: 5 * time.Second})
+		got, err = cl.FurthestLogs(t.Context(), []replication.FetchKey{{Topic: "t"}}, nil)
+		cl.Close()
+		if err != nil || got[0].Err == nil && got[0].End.End >= 0 {
+			t.Errorf("broker %d tells its clients: %+v, %v", n.id, got, err)
 		}
 	}
 }

@@ -99,9 +99,7 @@ func (f *Fetcher) nextFetch(now time.Time) Ask {
 			continue
 		}
 		if now.Before(w.notBefore) || w.phase != fetching {
-			if w.phase == fetching || w.phase == waiting || w.phase == comparing || w.phase == beginning {
-				until = earlier(until, w.notBefore)
-			}
+			until = earlier(until, later(w.notBefore, now))
 			f.forget(w)
 			continue
 		}
