@@ -95,6 +95,9 @@ func (b *Broker) identify(ctx context.Context, dir *segment.Dir) (fresh bool, er
 		}
 		b.log.Info("new cluster", "cluster", id)
 	}
+	if err := meta.CheckAdopted(ctx, b.cfg.Meta); err != nil {
+		return fresh, err
+	}
 	b.clusterID = id
 	if m.ClusterID == id && m.BrokerID == b.cfg.NodeID {
 		return fresh, nil

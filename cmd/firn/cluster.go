@@ -18,7 +18,7 @@ func clusterCommand(g *global) *cobra.Command {
 		Use:   "cluster",
 		Short: "The brokers: who leads what, what is wrong, and moving partitions",
 	}
-	c.AddCommand(clusterStatus(g), clusterBrokers(g), clusterHealth(g), clusterReassign(g), clusterElect(g))
+	c.AddCommand(clusterStatus(g), clusterBrokers(g), clusterHealth(g), clusterReassign(g), clusterElect(g), clusterAdopt(g))
 	return c
 }
 

@@ -67,6 +67,9 @@ func openMetadata(ctx context.Context, s *settings, log *slog.Logger) (_ metadat
 	_, err = os.Stat(s.meta)
 	fresh = errors.Is(err, fs.ErrNotExist)
 	store, err := solo.Open(s.meta)
+	if errors.Is(err, solo.ErrMoved) {
+		return nil, false, fmt.Errorf("%s: %w by firn cluster adopt: start this broker with zookeeper.connect as it says there, and the broker.id that it had", s.data, err)
+	}
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", s.data, err)
 	}

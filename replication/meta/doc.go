@@ -22,6 +22,7 @@
 //	                                         logs on brokers that were away
 //	/firn/elections/<name>                   wishes for elections, until they are granted
 //	/firn/archive                            id of the archive, made once
+//	/firn/adopting                           a single broker's metadata is moving in
 //
 // Names and JSON are those of Kafka with ZooKeeper where it has one, with fields
 // of ours added.

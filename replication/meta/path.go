@@ -24,6 +24,7 @@ const (
 	offline       = "/firn/offline"
 	purge         = "/firn/purge"
 	archiveID     = "/firn/archive"
+	adopting      = "/firn/adopting"
 	leases        = "/firn/lease"
 	elections     = "/firn/elections"
 )

@@ -7,6 +7,7 @@
 //	bucket "firn"       format   uint32, the version of what is described here
 //	                    rev      uint64, the last commit's Rev
 //	                    session  uint64, the last session
+//	                    moved    text, where the metadata went, if it did
 //	bucket "nodes"      parent path, 0, name → version uint32, rev uint64,
 //	                    session uint64 (0: not ephemeral), value
 //	bucket "ephemerals" path → nothing: the nodes of the session

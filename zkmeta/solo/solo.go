@@ -23,6 +23,8 @@ const lockWait = time.Second
 var (
 	// ErrInUse: another process has the file open.
 	ErrInUse = errors.New("solo: already in use by another process")
+	// ErrMoved: a cluster's store has what was in the file.
+	ErrMoved = errors.New("solo: the metadata has moved")
 	// ErrFormat: the file isn't one of ours, or a later Firn's.
 	ErrFormat = errors.New("solo: not a metadata file of this version")
 )
@@ -35,6 +37,7 @@ var (
 	formatKey  = []byte("format")
 	revKey     = []byte("rev")
 	sessionKey = []byte("session")
+	movedKey   = []byte("moved")
 )
 
 // Store is a meta.Store in one file.
@@ -54,8 +57,14 @@ type Store struct {
 var _ meta.Store = (*Store)(nil)
 
 // Open opens the file at path, or makes it, and begins a session: the ephemeral
-// nodes of the one before are gone. ErrInUse if another process has it open.
-func Open(path string) (*Store, error) {
+// nodes of the one before are gone. ErrInUse if another process has it open,
+// ErrMoved if it counts no more.
+func Open(path string) (*Store, error) { return openFile(path, false) }
+
+// OpenMoved is Open for whoever moves the metadata, also when they have moved.
+func OpenMoved(path string) (*Store, error) { return openFile(path, true) }
+
+func openFile(path string, moved bool) (*Store, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:      lockWait,
 		FreelistType: bbolt.FreelistMapType,
@@ -68,7 +77,7 @@ func Open(path string) (*Store, error) {
 	}
 	s := &Store{db: db, lost: make(chan struct{})}
 	s.close = sync.OnceValue(s.closeOnce)
-	if err := db.Update(s.begin); err != nil {
+	if err := db.Update(func(tx *bbolt.Tx) error { return s.begin(tx, moved) }); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("solo: opening %s: %w", path, err)
 	}
@@ -76,10 +85,13 @@ func Open(path string) (*Store, error) {
 }
 
 // begin begins a session.
-func (s *Store) begin(tx *bbolt.Tx) error {
+func (s *Store) begin(tx *bbolt.Tx, moved bool) error {
 	firn, err := format(tx)
 	if err != nil {
 		return err
+	}
+	if to := firn.Get(movedKey); to != nil && !moved {
+		return fmt.Errorf("%w to %s", ErrMoved, to)
 	}
 	rev := getUint64(firn, revKey) + 1
 	session := getUint64(firn, sessionKey) + 1
@@ -119,6 +131,16 @@ func format(tx *bbolt.Tx) (firn *bbolt.Bucket, err error) {
 		}
 	}
 	return firn, firn.Put(formatKey, binary.BigEndian.AppendUint32(nil, formatVersion))
+}
+
+// MarkMoved marks the file: from now on Open tells where its metadata went. What it
+// holds stays.
+func (s *Store) MarkMoved(to string) error {
+	err := s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(firnBucket).Put(movedKey, []byte(to)) })
+	if err != nil {
+		return fmt.Errorf("solo: marking the metadata as moved: %w", err)
+	}
+	return nil
 }
 
 // Close ends the session and lets go of the file.

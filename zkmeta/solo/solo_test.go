@@ -126,3 +126,26 @@ func TestClosed(t *testing.T) {
 		t.Errorf("Commit = %v", err)
 	}
 }
+
+func TestMovedMetadataIsNotOpened(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "meta.db")
+	s := open(t, path)
+	if err := s.Commit(context.Background(), meta.Op{Kind: meta.Create, Path: "/a", Value: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.MarkMoved("ZooKeeper zk:2181/firn"); err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, s)
+	if _, err := Open(path); !errors.Is(err, ErrMoved) || !strings.Contains(err.Error(), "zk:2181/firn") {
+		t.Errorf("Open = %v", err)
+	}
+	s, err := OpenMoved(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Get(context.Background(), "/a"); err != nil || string(n.Value) != "x" {
+		t.Errorf("what has moved: %q, %v", n.Value, err)
+	}
+	closeStore(t, s)
+}
