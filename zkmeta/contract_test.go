@@ -1,7 +1,6 @@
 package zkmeta
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -51,5 +50,3 @@ func closeStore(t testing.TB, s *Store) {
 		t.Fatal(err)
 	}
 }
-
-var background = context.Background()
