@@ -104,6 +104,9 @@ func (f *fetcher) selectNews(s *session) (id int32, code int16) {
 		}
 		news := p.told.newsLocked(p.code, p.res.Records.Len(), &p.res.Offsets, p.diverging.Epoch >= 0 || p.preferred >= 0)
 		p.skip = !full && !news
+		if p.told.epoch = p.want.LeaderEpoch; p.code != 0 {
+			p.told.epoch = -1
+		}
 		if p.res.Records.Len() > 0 {
 			s.toEnd(p.told)
 		}

@@ -82,6 +82,8 @@ type sessionPart struct {
 
 	highWatermark int64
 	logStart      int64
+	// epoch is the leader epoch in which a replica was answered last, -1 for none.
+	epoch int32
 }
 
 // unknown is a position that no answer equals, so that the next is told.
@@ -125,7 +127,7 @@ func (s *session) updateLocked(r *wire.FetchRequest) {
 		for _, want := range r.Partitions[t.From:t.Below] {
 			p := s.parts[sessionKey{key, want.Index}]
 			if p == nil {
-				p = &sessionPart{id: t.ID, highWatermark: unknown, logStart: unknown}
+				p = &sessionPart{id: t.ID, highWatermark: unknown, logStart: unknown, epoch: -1}
 				if t.Name != nil {
 					p.name = bytes.Clone(t.Name)
 				}
@@ -234,7 +236,7 @@ func (c *sessionCache) create(r *wire.FetchRequest, replica meta.Member) *sessio
 	s.counted = len(s.parts)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.mu.byID) >= c.slots && !c.evictLocked(now, n) || c.mu.parts+n > maxSessionPartitions {
+	if len(c.mu.byID) >= c.slots && !c.evictLocked(now, n, replica.ID >= 0) || c.mu.parts+n > maxSessionPartitions {
 		return nil
 	}
 	for s.id == noSession || c.mu.byID[s.id] != nil {
@@ -247,10 +249,13 @@ func (c *sessionCache) create(r *wire.FetchRequest, replica meta.Member) *sessio
 
 // evictLocked makes room for a session of n partitions: the one that has not
 // been used for longest goes if that is long, else the smallest, if it has had its
-// time and the new one, being larger, gains more.
-func (c *sessionCache) evictLocked(now time.Time, n int) bool {
-	var oldest, smallest *session
+// time and the new one, being larger, gains more. For a replica's any consumer's goes.
+func (c *sessionCache) evictLocked(now time.Time, n int, replica bool) bool {
+	var oldest, smallest, consumer *session
 	for _, s := range c.mu.byID {
+		if s.replica.ID < 0 && (consumer == nil || s.used.Load() < consumer.used.Load()) {
+			consumer = s
+		}
 		if oldest == nil || s.used.Load() < oldest.used.Load() {
 			oldest = s
 		}
@@ -263,6 +268,8 @@ func (c *sessionCache) evictLocked(now time.Time, n int) bool {
 		c.removeLocked(oldest)
 	case smallest != nil && smallest.counted < n:
 		c.removeLocked(smallest)
+	case replica && consumer != nil:
+		c.removeLocked(consumer)
 	default:
 		return false
 	}

@@ -64,13 +64,18 @@ func (c *conn) noteReplica(f *fetcher) {
 		if p.fixed {
 			continue
 		}
+		// A first fetch in an epoch proves nothing of it.
+		proven := f.replica.proven
+		if p.told == nil || p.told.epoch != p.want.LeaderEpoch {
+			proven = time.Time{}
+		}
 		diverging, due, err := p.p.Fetched(replication.ReplicaFetch{
 			Member:    f.replica.Member,
 			Epoch:     p.want.LeaderEpoch,
 			Offset:    p.want.Offset,
 			LastEpoch: p.want.LastEpoch,
 			Now:       now,
-			Proven:    f.replica.proven,
+			Proven:    proven,
 		})
 		switch {
 		case err != nil:

@@ -159,6 +159,7 @@ func (p *Partition) update(change func(*isr.Tracker)) {
 	p.appending.Lock()
 	p.mu.Lock()
 	if t := p.mu.tracker; t != nil {
+		t.Counted(p.log.Offsets().Counted) // a leader that is alone doesn't say so each time
 		change(t)
 		p.role.Store(leading(t, p.role.Load().start))
 		p.vouchLocked()

@@ -88,6 +88,8 @@ func (p *Partition) progress(f ReplicaFetch, counted int64) (due bool, err error
 	if t == nil || t.State().LeaderEpoch != f.Epoch {
 		return false, ErrNotLeader // since we have looked
 	}
+	// A leader that was alone has committed what its tracker has not been told of.
+	t.Counted(counted)
 	w := p.followerLocked(f.Member)
 	if w == nil {
 		return false, nil // of an older registration than we have heard of

@@ -54,8 +54,11 @@ const proposeAgain = 200 * time.Millisecond
 // One proposal at a time is under way. Who is to join counts from here on (R3).
 func (p *Partition) Propose(c Cluster) (Proposal, bool) {
 	p.mu.Lock()
-	if p.mu.tracker != nil && p.mu.began.IsZero() {
-		p.mu.began = c.Now
+	if t := p.mu.tracker; t != nil {
+		t.Counted(p.log.Offsets().Counted)
+		if p.mu.began.IsZero() {
+			p.mu.began = c.Now
+		}
 	}
 	_, ok := p.nextLocked(&c)
 	p.mu.Unlock()
