@@ -2,7 +2,6 @@ package cache
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +17,8 @@ const (
 // fail anyway fails at once. After the pause the next GETs are let through, and
 // the first result decides.
 type breaker struct {
+	jitter func(time.Duration) time.Duration // from [0, d)
+
 	mu    sync.Mutex
 	fails int
 	pause time.Duration
@@ -59,7 +60,7 @@ func (b *breaker) failed(now time.Time, err error) {
 		return
 	}
 	b.pause = min(max(2*b.pause, breakMin), breakMax)
-	b.until = now.Add(b.pause/2 + rand.N(b.pause/2))
+	b.until = now.Add(b.pause/2 + b.jitter(b.pause/2))
 }
 
 // hedge says when an answer is late enough to ask a second time: beyond the

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -9,7 +10,7 @@ import (
 // TestTroubleLastsUntilTheStoreAnswers: health shows it between two tries too,
 // when the breaker lets one through.
 func TestTroubleLastsUntilTheStoreAnswers(t *testing.T) {
-	var b breaker
+	b := breaker{jitter: rand.N[time.Duration]}
 	now, down := time.Now(), errors.New("connection refused")
 	for range breakAfter - 1 {
 		b.failed(now, down)

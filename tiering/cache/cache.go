@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -50,8 +51,11 @@ type Config struct {
 	// FirstByte and PerBlock bound how long a GET may take to answer, and then to
 	// deliver each block: 0 means 10 s and 30 s. A GET that fails them is retried.
 	FirstByte, PerBlock time.Duration
-	Log                 *slog.Logger          // nil discards
-	Metrics             prometheus.Registerer // nil discards
+	// Jitter draws from [0, d), to spread what would be tried again at the same
+	// moment; nil draws at random.
+	Jitter  func(d time.Duration) time.Duration
+	Log     *slog.Logger          // nil discards
+	Metrics prometheus.Registerer // nil discards
 }
 
 func (cfg *Config) fill() {
@@ -62,6 +66,9 @@ func (cfg *Config) fill() {
 	defaultTo(&cfg.Gets, 32)
 	defaultTo(&cfg.FirstByte, 10*time.Second)
 	defaultTo(&cfg.PerBlock, 30*time.Second)
+	if cfg.Jitter == nil {
+		cfg.Jitter = rand.N[time.Duration]
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ type Getter struct {
 	store               objstore.Store
 	firstByte, perBlock time.Duration
 	met                 *metrics
+	jitter              func(time.Duration) time.Duration
 	breaker             breaker
 	hedge               hedge
 	small               chan struct{} // slots of Read
@@ -34,6 +34,7 @@ const (
 func newGetter(cfg *Config, met *metrics) *Getter {
 	return &Getter{
 		store: cfg.Store, firstByte: cfg.FirstByte, perBlock: cfg.PerBlock, met: met,
+		jitter: cfg.Jitter, breaker: breaker{jitter: cfg.Jitter},
 		small: make(chan struct{}, smallGets),
 	}
 }
@@ -85,7 +86,7 @@ func (g *Getter) try(ctx context.Context, f func() error) error {
 		}
 		g.met.retries.Inc()
 		d := backoff << n
-		t := time.NewTimer(d/2 + rand.N(d))
+		t := time.NewTimer(d/2 + g.jitter(d))
 		select {
 		case <-t.C:
 		case <-ctx.Done():
