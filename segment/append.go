@@ -59,6 +59,9 @@ func (l *Log) Append(b []byte, o AppendOptions) (Appended, error) {
 		next = last + 1
 	}
 	a.Last = next - 1
+	if int64(len(b)) > opts.SegmentBytes {
+		return Appended{}, fmt.Errorf("%w: %d bytes", ErrTooLargeForSegment, len(b))
+	}
 	if err := l.writeLocked(b, a.Last, maxTime, opts); err != nil {
 		return Appended{}, err
 	}
@@ -89,47 +92,82 @@ func (l *Log) duplicateLocked(b []byte) (Appended, bool) {
 var ErrOutOfOrder = errors.New("segment: batches do not follow the log's end")
 
 // AppendReplica appends batches as their leader sent them. A last batch that is
-// not whole is left out: a fetch may end in the middle of one.
+// not whole is left out: a fetch may end in the middle of one. What is more than
+// a segment takes is written in pieces; after an error the first of them may be
+// there. A single batch is never too large: its leader has it, so must we.
 func (l *Log) AppendReplica(b []byte) (Appended, error) {
 	whole, err := verifyReplica(b)
+	a := Appended{First: -1, Last: -1, AppendTime: -1}
 	if err != nil || len(whole) == 0 {
-		return Appended{First: -1, Last: -1, AppendTime: -1}, err
+		return a, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.usableLocked(); err != nil {
 		return Appended{}, err
 	}
-	next, latest := l.st.mu.End, l.LatestEpoch()
-	a := Appended{First: -1, AppendTime: -1}
-	p := &l.mu.producers
-	p.begin()
-	maxTime := int64(-1)
-	for rest := whole; len(rest) > 0; {
-		var bt batch.Batch
-		bt, rest, _ = batch.Next(rest)
-		if bt.BaseOffset() < next {
-			return Appended{}, fmt.Errorf("%w: batch at %d, log ends at %d", ErrOutOfOrder, bt.BaseOffset(), next)
+	opts := l.opts.Load()
+	for len(whole) > 0 {
+		piece := whole
+		if int64(len(whole)) > opts.SegmentBytes {
+			piece = firstBatches(whole, opts.SegmentBytes)
 		}
-		if bt.LeaderEpoch() < latest {
-			return Appended{}, fmt.Errorf("%w: batch of epoch %d, latest is %d", ErrFenced, bt.LeaderEpoch(), latest)
-		}
-		if err := p.note(bt, bt.BaseOffset(), bt.LastOffset(), OriginCoordinator, false); err != nil {
+		whole = whole[len(piece):]
+		first, last, err := l.appendReplicaLocked(piece, opts)
+		if err != nil {
 			return Appended{}, err
 		}
 		if a.First < 0 {
-			a.First = bt.BaseOffset()
+			a.First = first
+		}
+		a.Last = last
+	}
+	a.LogStart = l.st.mu.LogStart
+	return a, nil
+}
+
+// firstBatches are the batches at the beginning of b that are no more than max
+// bytes together, at least one.
+func firstBatches(b []byte, max int64) []byte {
+	n := 0
+	for rest := b; len(rest) > 0; {
+		var bt batch.Batch
+		bt, rest, _ = batch.Next(rest)
+		if n > 0 && int64(n+len(bt)) > max {
+			break
+		}
+		n += len(bt)
+	}
+	return b[:n:n]
+}
+
+// appendReplicaLocked appends what goes into one segment.
+func (l *Log) appendReplicaLocked(b []byte, opts *Options) (first, last int64, err error) {
+	next, latest := l.st.mu.End, l.LatestEpoch()
+	first = -1
+	p := &l.mu.producers
+	p.begin()
+	maxTime := int64(-1)
+	for rest := b; len(rest) > 0; {
+		var bt batch.Batch
+		bt, rest, _ = batch.Next(rest)
+		if bt.BaseOffset() < next {
+			return 0, 0, fmt.Errorf("%w: batch at %d, log ends at %d", ErrOutOfOrder, bt.BaseOffset(), next)
+		}
+		if bt.LeaderEpoch() < latest {
+			return 0, 0, fmt.Errorf("%w: batch of epoch %d, latest is %d", ErrFenced, bt.LeaderEpoch(), latest)
+		}
+		if err := p.note(bt, bt.BaseOffset(), bt.LastOffset(), OriginCoordinator, false); err != nil {
+			return 0, 0, err
+		}
+		if first < 0 {
+			first = bt.BaseOffset()
 		}
 		latest = bt.LeaderEpoch()
 		maxTime = max(maxTime, bt.MaxTimestamp())
 		next = bt.NextOffset()
 	}
-	a.Last = next - 1
-	if err := l.writeLocked(whole, a.Last, maxTime, l.opts.Load()); err != nil {
-		return Appended{}, err
-	}
-	a.LogStart = l.st.mu.LogStart
-	return a, nil
+	return first, next - 1, l.writeLocked(b, next-1, maxTime, opts)
 }
 
 // verifyReplica returns the whole batches of b, verified and in order.
@@ -160,9 +198,6 @@ func verifyReplica(b []byte) ([]byte, error) {
 // last. When it fails, nothing has changed that a reader or the next append
 // could see.
 func (l *Log) writeLocked(b []byte, last, maxTime int64, opts *Options) error {
-	if int64(len(b)) > opts.SegmentBytes {
-		return fmt.Errorf("%w: %d bytes", ErrTooLargeForSegment, len(b))
-	}
 	if err := l.rollIfDueLocked(len(b), last, maxTime, opts); err != nil {
 		return err
 	}

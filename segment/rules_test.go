@@ -556,3 +556,33 @@ func TestTruncationTakesTheIndexFiles(t *testing.T) {
 		}
 	}
 }
+
+// A replica takes all that its leader has, however small its segments are: a
+// fetch that is larger than a segment, and a batch that is.
+func TestReplicaTakesMoreThanASegment(t *testing.T) {
+	leader := openLog(t, openDir(t, testConfig(t, vfs.NewMem())), Options{})
+	for range 20 {
+		mustAppend(t, leader, records(2, 50, testNow))
+	}
+	mustAppend(t, leader, records(30, 50, testNow))
+	res, err := leader.Read(ReadRequest{MaxBytes: 1 << 20, Until: UntilCounted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bytesOf(&res.Records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower := openLog(t, openDir(t, testConfig(t, vfs.NewMem())), Options{SegmentBytes: 1024})
+	a, err := follower.AppendReplica(b)
+	if err != nil || a.First != 0 || a.Last != 69 {
+		t.Fatalf("AppendReplica of %d bytes = %+v, %v", len(b), a, err)
+	}
+	if got, want := readAll(t, follower, 0), readAll(t, leader, 0); !slices.Equal(got, want) {
+		t.Errorf("follower has %v, leader %v", got, want)
+	}
+	segments, err := follower.Segments()
+	if err != nil || len(segments) < 4 {
+		t.Errorf("%d segments, %v", len(segments), err)
+	}
+}
