@@ -10,7 +10,7 @@ UNIT        := $(shell go list ./... 2>/dev/null | grep -v -e /e2e -e /cmd/)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
 
-.PHONY: help build test setup lint unit e2e cross vuln bench checker kills minio cluster fuzz clean
+.PHONY: help build test setup lint unit sim e2e cross vuln bench checker kills minio cluster fuzz clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -22,7 +22,7 @@ test: ## install what is missing, then run everything
 	@rm -rf $(TALLY); mkdir -p $(TALLY)
 	@go build -o $(CACHE)/bin/tally ./e2e/tally
 	@e2e/setup.sh
-	@failed=0; for stage in lint cross unit e2e vuln; do \
+	@failed=0; for stage in lint cross unit sim e2e vuln; do \
 	  $(MAKE) --no-print-directory $$stage || failed=1; done; \
 	  $(CACHE)/bin/tally -dir $(TALLY) -sum
 
@@ -40,6 +40,9 @@ cross: $(CACHE)/bin/tally ## builds on every platform
 
 unit: $(CACHE)/bin/tally ## unit tests under the race detector
 	@$< -dir $(TALLY) unit -- go test -race -json -timeout 10m $(UNIT)
+
+sim: $(CACHE)/bin/tally ## a cluster of production code on a model of the world, 1 000 seeds
+	@$< -dir $(TALLY) sim -- go run ./e2e/sim -count 1000
 
 e2e: $(CACHE)/bin/tally ## real processes, real clients, real stores
 	@$< -dir $(TALLY) e2e -- env FIRN_REQUIRE=all go test -json -p 1 -timeout 30m ./cmd/... ./e2e/...

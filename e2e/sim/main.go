@@ -1,0 +1,119 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func main() {
+	testing.Init()
+	seeds := flag.Int("seeds", 100, "how many seeds")
+	count := flag.Int("count", 0, "run until so many seeds count, in place of -seeds")
+	from := flag.Uint64("from", 1, "the first seed")
+	seed := flag.Uint64("seed", 0, "run this seed alone")
+	show := flag.Bool("trace", false, "print what happens")
+	disks := flag.Bool("disk", false, "with -trace: print what changes on disks, too")
+	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "how many seeds at a time")
+	flag.Parse()
+	if *count > 0 {
+		*seeds = *count * 2
+	}
+	if *seed > 0 {
+		*from, *seeds, *workers = *seed, 1, 1
+	}
+	var out io.Writer
+	if *show {
+		out = os.Stdout
+	}
+	r := runSeeds(*from, *seeds, *count, *workers, out, *disks, func(one result) {
+		if one.err != nil {
+			fmt.Printf("seed %d: %v\n", one.seed, one.err)
+		} else if *seed > 0 {
+			fmt.Printf("seed %d: trace %016x, counts %t: %v\n", one.seed, one.sum, one.counts.enough(), one.counts)
+		}
+	})
+	fmt.Println(r)
+	if r.failed > 0 || r.counted < *count {
+		os.Exit(1)
+	}
+}
+
+// result is what came of a seed.
+type result struct {
+	seed   uint64
+	sum    uint64
+	counts *counts
+	err    error
+}
+
+// report sums up many.
+type report struct {
+	ran, counted, failed int
+	counts               *counts
+	took                 time.Duration
+}
+
+func (r report) String() string {
+	return fmt.Sprintf("%d seeds, %d of them count, %d failed, in %v: %.1f seeds/s\n%v",
+		r.ran, r.counted, r.failed, r.took.Round(time.Millisecond), float64(r.ran)/r.took.Seconds(), r.counts)
+}
+
+// runSeeds runs n seeds, some at a time, and tells of each; not more of them than
+// it takes for enough to count, if enough isn't 0.
+func runSeeds(from uint64, n, enough, workers int, out io.Writer, disks bool, tell func(result)) report {
+	r := report{counts: newCounts()}
+	began := time.Now()
+	var mu sync.Mutex
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range max(workers, 1) {
+		wg.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				mu.Lock()
+				done := i >= int64(n) || enough > 0 && r.counted >= enough
+				mu.Unlock()
+				if done {
+					return
+				}
+				one := runSeed(from+uint64(i), out, disks)
+				mu.Lock()
+				r.ran++
+				if one.err != nil {
+					r.failed++
+					one.err = fmt.Errorf("%w\n  again: go run ./e2e/sim -seed %d -trace", one.err, one.seed)
+				} else if one.counts.enough() {
+					r.counted++
+				}
+				if one.counts != nil {
+					r.counts.merge(one.counts)
+				}
+				tell(one)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	r.took = time.Since(began)
+	return r
+}
+
+// runSeed runs one seed in a bubble of its own. synctest asks for a test to report
+// to; outside of go test one that nobody looks at will do.
+func runSeed(seed uint64, out io.Writer, disks bool) result {
+	one := result{seed: seed, counts: newCounts()}
+	t := newTrace(out)
+	synctest.Test(new(testing.T), func(*testing.T) {
+		one.counts, one.err = simulate(newPlan(seed), t, disks)
+	})
+	one.sum = t.sum()
+	return one
+}

@@ -1,0 +1,344 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"firn/replication/meta"
+	"firn/segment"
+	"firn/tiering"
+)
+
+// world is a cluster with all that it runs on, its clients, and what goes wrong.
+type world struct {
+	plan     plan
+	s        *sched
+	counts   *counts
+	zk       *zookeeper
+	bucket   *bucket
+	machines []*machine
+	replicas []int32
+	topicID  meta.TopicID
+	identity tiering.Identity
+	history  *history
+	archives []archived
+	seen     [][]*seen
+	jitter   bool
+	// traceDisk has the trace show what changes on disks.
+	traceDisk bool
+
+	clients sync.WaitGroup
+	stop    context.CancelFunc // of the clients
+	healing bool
+
+	mu struct {
+		sync.Mutex
+		failure  error
+		producer int64
+	}
+}
+
+// fail notes that an invariant doesn't hold. The first one ends the run.
+func (w *world) fail(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	w.s.trace.note("violation", "%v", err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.failure == nil {
+		w.mu.failure = err
+	}
+}
+
+func (w *world) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.failure
+}
+
+// producerID is the id of a new producer.
+func (w *world) producerID() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.producer++
+	return w.mu.producer
+}
+
+func newWorld(p plan, t *trace) (*world, error) {
+	s := newSched(p.seed, t)
+	c := newCounts()
+	w := &world{plan: p, s: s, counts: c, zk: newZooKeeper(s, c), bucket: newBucket(s, c)}
+	w.history = newHistory(w, p.partitions)
+	w.archives = make([]archived, p.partitions)
+	for i := range w.archives {
+		w.archives[i].verified = map[string]bool{}
+	}
+	w.bucket.wrote, w.bucket.deleting = w.wroteObject, w.deletingObject
+	for i := range brokers {
+		w.machines = append(w.machines, &machine{
+			w: w, id: int32(i), cut: map[int32]bool{},
+			skew: time.Duration(s.rng.IntN(4000)-2000) * time.Millisecond, segmentBytes: int64(900 + s.rng.IntN(1800)),
+		})
+		w.machines[i].wipe()
+		w.replicas = append(w.replicas, int32(i))
+		w.seen = append(w.seen, make([]*seen, p.partitions))
+	}
+	ctx := context.Background()
+	if err := meta.Init(ctx, w.zk.eye); err != nil {
+		return nil, err
+	}
+	w.topicID = meta.TopicID{1}
+	t1 := meta.Topic{Name: topic, ID: w.topicID}
+	for i := range p.partitions {
+		list := slices.Clone(w.replicas)
+		t1.Replicas = append(t1.Replicas, append(list[i%brokers:], list[:i%brokers]...))
+	}
+	if err := meta.CreateTopic(t1, map[string]string{"min.insync.replicas": fmt.Sprint(minInsync)}).Commit(ctx, w.zk.eye); err != nil {
+		return nil, err
+	}
+	var err error
+	w.identity, err = tiering.CheckStart(ctx, w.bucket.mem, tiering.Start{ClusterID: "sim", NewMetadata: true, NewID: func() string { return "archive" }})
+	if err != nil {
+		return nil, err
+	}
+	w.watchTree()
+	return w, nil
+}
+
+// watchTree holds each commit against the invariants of the metadata.
+func (w *world) watchTree() {
+	states := make([]meta.PartitionState, w.plan.partitions)
+	ptrs := make([]meta.Pointer, w.plan.partitions)
+	for i := range states {
+		states[i] = meta.NoState()
+	}
+	ctx := context.Background()
+	w.zk.committed = func(who string, _ []meta.Op) {
+		for i := range states {
+			part := int32(i)
+			s, err := meta.LoadState(ctx, w.zk.eye, topic, part)
+			if err != nil {
+				w.fail("state of %d: %v", part, err)
+			}
+			if s.Version != states[i].Version {
+				w.s.trace.note("zookeeper", "%s: partition %d version %d epoch %d leader %v ISR %v eligible %v", who, part, s.Version, s.LeaderEpoch, s.Leader, s.ISR, s.Eligible)
+				w.wroteState(who, part, states[i], s)
+				states[i] = s
+			}
+			ptr, _, err := meta.LoadPointer(ctx, w.zk.eye, w.topicID, part)
+			if err != nil {
+				w.fail("pointer of %d: %v", part, err)
+			}
+			if ptr.Version != ptrs[i].Version || ptr.Sequence != ptrs[i].Sequence {
+				w.s.trace.note("zookeeper", "%s: pointer of %d: sequence %d, log start %d, archived end %d", who, part, ptr.Sequence, ptr.LogStart, ptr.ArchivedEnd)
+				w.movedPointer(who, part, ptrs[i], ptr)
+				ptrs[i] = ptr
+			}
+		}
+	}
+}
+
+// begin starts the brokers and their clients.
+func (w *world) begin() {
+	for _, m := range w.machines {
+		m.start()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	n := uint64(0)
+	for part := range int32(w.plan.partitions) {
+		for i := range w.plan.producers {
+			c := newClient(w, fmt.Sprintf("producer %d.%d", part, i), n)
+			w.clients.Go(func() { c.produce(ctx, part) })
+			n++
+		}
+		for i := range w.plan.consumers {
+			c := newClient(w, fmt.Sprintf("consumer %d.%d", part, i), n)
+			w.clients.Go(func() { c.consume(ctx, part) })
+			n++
+		}
+	}
+	w.nemesis()
+}
+
+// simulate runs one seed to its end, in the bubble of the caller, and returns
+// what has been seen. The error is the first invariant that did not hold.
+func simulate(p plan, t *trace, disks bool) (*counts, error) {
+	w, err := newWorld(p, t)
+	if err != nil {
+		return nil, err
+	}
+	w.traceDisk = disks
+	w.begin()
+	const longest = 3 * time.Minute
+	w.s.run(func() bool {
+		return w.failed() != nil || w.counts.enough() && time.Since(w.s.began) > 15*time.Second || time.Since(w.s.began) > longest
+	}, w.step)
+	if w.failed() == nil {
+		w.heal()
+	}
+	w.end()
+	return w.counts, w.failed()
+}
+
+// step is between two events.
+func (w *world) step() {
+	w.tend()
+	w.check()
+}
+
+// heal ends all faults, and waits until the cluster is whole by itself.
+func (w *world) heal() {
+	w.s.trace.note("world", "heals")
+	w.healing = true
+	w.endFaults()
+	deadline := time.Now().Add(time.Minute)
+	w.s.run(func() bool {
+		return w.failed() != nil || w.whole() || time.Now().After(deadline)
+	}, w.step)
+	w.stop()
+	w.s.run(func() bool {
+		return w.failed() != nil || w.level() || time.Now().After(deadline)
+	}, w.step)
+	if w.failed() == nil && !w.level() {
+		w.fail("the cluster does not heal: %s", w.describe())
+	}
+	if w.failed() == nil {
+		w.readAll()
+	}
+}
+
+// whole: every replica runs and is in sync.
+func (w *world) whole() bool {
+	for part := range int32(w.plan.partitions) {
+		s, err := meta.LoadState(context.Background(), w.zk.eye, topic, part)
+		if err != nil || s.Leader == meta.NoLeader || len(s.ISR) < brokers {
+			return false
+		}
+		for _, m := range s.ISR {
+			p := w.machines[m.ID].proc
+			if p == nil || p.dead() || !p.opened.Load() || p.self() != m || p.parts[part].local.Err() != nil {
+				return false
+			}
+			if _, epoch, _ := p.parts[part].part.Leader(); epoch != s.LeaderEpoch {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// level: it is whole, and all have everything, committed.
+func (w *world) level() bool {
+	if !w.whole() {
+		return false
+	}
+	for part := range w.plan.partitions {
+		end := w.machines[0].proc.parts[part].local.Offsets().End
+		for _, m := range w.machines {
+			if o := m.proc.parts[part].local.Offsets(); o.End != end || o.HighWatermark != end {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// describe says how the cluster stands.
+func (w *world) describe() string {
+	out := ""
+	for part := range int32(w.plan.partitions) {
+		s, _ := meta.LoadState(context.Background(), w.zk.eye, topic, part)
+		out += fmt.Sprintf("\n  partition %d: %+v, committed up to %d", part, s, w.history.end(part))
+		for _, m := range w.machines {
+			switch p := m.proc; {
+			case p == nil || p.dead():
+				out += fmt.Sprintf("\n    %v is dead", m)
+			case !p.opened.Load():
+				out += fmt.Sprintf("\n    %v is starting", m)
+			default:
+				leader, epoch, here := p.parts[part].part.Leader()
+				out += fmt.Sprintf("\n    %s, registered as %v, epoch %d of %v, leads %t, %+v, %v", p.name, p.self(), epoch, leader, here, p.parts[part].tiered.Offsets(), p.parts[part].local.Err())
+			}
+		}
+	}
+	return out
+}
+
+// readAll reads the whole log through every replica, its archived part from the
+// archive: it is the history, once and in order.
+func (w *world) readAll() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, m := range w.machines {
+			for _, r := range m.proc.parts {
+				w.readReplica(m.proc, r)
+			}
+		}
+	}()
+	over := false
+	w.s.run(func() bool {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		return over
+	}, w.step)
+}
+
+func (w *world) readReplica(p *process, r *replica) {
+	who := fmt.Sprintf("the last read of %v by %s", r.tp, p.name)
+	at := r.tiered.Offsets().LogStart
+	end := w.history.end(r.tp.Num)
+	for empty := 0; at < end && w.failed() == nil; {
+		res, err := r.tiered.Read(segment.ReadRequest{Offset: at, MaxBytes: 64 << 10, Until: segment.UntilHighWatermark, MinOne: true})
+		if errors.Is(err, segment.ErrOffsetOutOfRange) && at < res.Offsets.LogStart {
+			at = res.Offsets.LogStart // retention goes on
+			continue
+		}
+		if err != nil && empty > 30 {
+			w.fail("T7: %s: offset %d: %v", who, at, err)
+			return
+		}
+		var b []byte
+		if err == nil {
+			b = contents(&res.Records)
+		}
+		if len(b) > 0 {
+			at, empty = w.history.read(who, r.tp.Num, at, b), 0
+			continue
+		}
+		if empty++; empty > 60 {
+			w.fail("T7: %s: nothing at %d, the log ends at %d: %+v", who, at, end, res.Offsets)
+			return
+		}
+		t := time.NewTimer(time.Second)
+		select {
+		case <-res.Pending:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// end ends everything that runs.
+func (w *world) end() {
+	w.stop()
+	w.s.stop()
+	for _, m := range w.machines {
+		if m.proc != nil {
+			m.proc.die()
+		}
+	}
+	w.clients.Wait()
+	for _, m := range w.machines {
+		if m.proc != nil {
+			m.proc.bury()
+		}
+	}
+}
