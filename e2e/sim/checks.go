@@ -15,7 +15,8 @@ import (
 
 // seen is what the checks have seen of a replica so far.
 type seen struct {
-	r *replica
+	r   *replica
+	who string
 	// hw is how far its log was compared; end, local and epoch are as of the last step.
 	hw, end, local int64
 	epoch          int32
@@ -42,7 +43,7 @@ func (w *world) checkReplica(p *process, r *replica) {
 	part := r.tp.Num
 	s := w.seen[p.m.id][part]
 	if s == nil || s.r != r {
-		s = &seen{r: r, led: -1, epoch: -1}
+		s = &seen{r: r, who: fmt.Sprintf("%s %v", p.name, r.tp), led: -1, epoch: -1}
 		w.seen[p.m.id][part] = s
 	}
 	if r.local.Err() != nil {
@@ -50,7 +51,7 @@ func (w *world) checkReplica(p *process, r *replica) {
 	}
 	o := r.local.Offsets()
 	_, epoch, leads := r.part.Leader()
-	who := fmt.Sprintf("%s %v", p.name, r.tp)
+	who := s.who
 	if epoch < s.epoch {
 		w.fail("R2: %s went from epoch %d to %d", who, s.epoch, epoch)
 	}
@@ -116,10 +117,7 @@ func (w *world) compare(who string, r *replica, from, below int64, until segment
 
 // checkLocalStart: nothing leaves the disk before the pointer lets it (T4).
 func (w *world) checkLocalStart(who string, part int32, local int64) {
-	ptr, _, err := meta.LoadPointer(context.Background(), w.zk.eye, w.topicID, part)
-	if err != nil {
-		w.fail("pointer: %v", err)
-	}
+	ptr := w.tree[part].ptr
 	if allowed := max(ptr.ArchivedEnd, ptr.LogStart); local > allowed {
 		w.fail("T4: %s begins at %d on disk, the pointer lets go only what is below %d", who, local, allowed)
 	}
@@ -135,7 +133,7 @@ func (w *world) checkLeader(who string, r *replica, o segment.Offsets, epoch int
 		return
 	}
 	w.compare(who, r, max(o.LocalStart, o.LogStart), end, segment.UntilCounted)
-	if s, err := meta.LoadState(context.Background(), w.zk.eye, topic, part); err == nil && s.LeaderEpoch < epoch {
+	if s := w.tree[part].state; s.LeaderEpoch < epoch {
 		w.fail("R4: %s leads in epoch %d, the state has %d", who, epoch, s.LeaderEpoch)
 	}
 }
@@ -144,8 +142,8 @@ func (w *world) checkLeader(who string, r *replica, o segment.Offsets, epoch int
 // the ISR that the metadata names (R1).
 func (w *world) checkReplicated(who string, r *replica, hw int64, epoch int32) {
 	part := r.tp.Num
-	s, err := meta.LoadState(context.Background(), w.zk.eye, topic, part)
-	if err != nil || s.LeaderEpoch != epoch {
+	s := w.tree[part].state
+	if s.LeaderEpoch != epoch {
 		return // it is about to hear of another leader; then that one is checked
 	}
 	for _, m := range s.ISR {
@@ -170,10 +168,7 @@ func (w *world) checkAck(p *process, index int32, a replication.Appended) {
 // checkOutOfRange: only what is before the log start is out of range, or past
 // the end (T7).
 func (w *world) checkOutOfRange(who string, part int32, at int64, o segment.Offsets, v replication.View) {
-	ptr, _, err := meta.LoadPointer(context.Background(), w.zk.eye, w.topicID, part)
-	if err != nil {
-		w.fail("pointer: %v", err)
-	}
+	ptr := w.tree[part].ptr
 	if at >= ptr.LogStart && at < o.HighWatermark {
 		w.fail("T7: %s: offset %d of partition %d is out of range, the log is %d to %d (%+v)", who, at, part, ptr.LogStart, o.HighWatermark, o)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"firn/replication"
-	"firn/replication/meta"
 	"firn/segment"
 	"firn/segment/batch"
 )
@@ -41,8 +40,8 @@ func (c *client) request(what string) string {
 // target is whom to ask about a partition: mostly its leader.
 func (c *client) target(part int32) *machine {
 	if c.rng.IntN(8) > 0 {
-		if s, err := meta.LoadState(context.Background(), c.w.zk.eye, topic, part); err == nil && s.Leader.ID >= 0 {
-			return c.w.machines[s.Leader.ID]
+		if id := c.w.leader(part); id >= 0 {
+			return c.w.machines[id]
 		}
 	}
 	return c.w.machines[c.rng.IntN(len(c.w.machines))]
@@ -173,6 +172,9 @@ type fetched struct {
 func (c *client) consume(ctx context.Context, part int32) {
 	next := int64(0)
 	for ctx.Err() == nil {
+		if c.rng.IntN(4) == 0 {
+			c.latest(ctx, part)
+		}
 		to := c.target(part)
 		view := replication.View{Epoch: replication.AnyEpoch, Follower: c.rng.IntN(3) == 0}
 		at := next
@@ -202,6 +204,46 @@ func (c *client) consume(ctx context.Context, part int32) {
 		if c.pause(ctx, time.Duration(1+c.rng.IntN(150))*time.Millisecond) != nil {
 			return
 		}
+	}
+}
+
+// latest asks for the end of what can be read, of who says that it leads: what
+// was acknowledged before the question is in it (A10, A11).
+func (c *client) latest(ctx context.Context, part int32) {
+	type answer struct {
+		end int64
+		err error
+	}
+	acked := c.w.history.ackedEnd(part)
+	to := c.target(part)
+	a, err := call(ctx, c.w, nil, c.name, to, c.request("latest"), patience, func(_ context.Context, p *process) answer {
+		if !p.opened.Load() {
+			return answer{err: errRefused}
+		}
+		end, err := p.parts[part].part.Latest(replication.View{Epoch: replication.AnyEpoch}, segment.UntilHighWatermark)
+		return answer{end, err}
+	})
+	if err != nil || a.err != nil {
+		return
+	}
+	c.w.counts.add("ends told", 1)
+	if a.end < acked {
+		c.w.fail("A11: %v tells %s that partition %d ends at %d; up to %d was acknowledged before it was asked", to, c.name, part, a.end, acked)
+	}
+}
+
+// administer deletes records now and then.
+func (c *client) administer(ctx context.Context, part int32) {
+	for c.pause(ctx, time.Duration(1000+c.rng.IntN(6000))*time.Millisecond) == nil {
+		start := c.w.tree[part].ptr.LogStart
+		start += int64(c.rng.IntN(int(max(1, c.w.history.end(part)-start)))) / 2
+		_, err := call(ctx, c.w, nil, c.name, c.target(part), c.request("delete records"), 2*patience, func(ctx context.Context, p *process) error {
+			if !p.opened.Load() {
+				return errRefused
+			}
+			return p.parts[part].part.SetLogStart(as(ctx, "deletes records"), start, replication.View{Epoch: replication.AnyEpoch})
+		})
+		c.w.s.trace.note(c.name, "log start of %d to %d: %v", part, start, err)
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"firn/replication"
-	"firn/replication/meta"
+	"firn/replication/controller"
+	"firn/segment"
 )
 
 // fetcher follows one other machine: replication's step machine, with a network.
@@ -56,6 +57,7 @@ func newFetcher(p *process, src *machine) *fetcher {
 		Self: p.m.id, PartitionBytes: 4096, AnswerBytes: 8192, MinBytes: 1, MaxWait: 300 * time.Millisecond, Backoff: 400 * time.Millisecond, Log: p.log.logger(),
 		GivenUp: func(part *replication.Partition, err error) {
 			p.log.note("%v-%d is given up: %v", part.Topic(), part.Index(), err)
+			p.parts[part.Index()].doomed.Store(names(part.State(), p.m.id))
 			p.giveUp(p.parts[part.Index()])
 		},
 	})
@@ -229,4 +231,25 @@ func (f *fetcher) starts(ks []replication.FetchKey) {
 	f.f.TakeStarts(a, time.Now())
 }
 
-var _ = meta.NoLeader
+// askEnds asks brokers where replicas end that nobody leads, for the controller.
+func (p *process) askEnds(ctx context.Context, qs []controller.Question) map[controller.Replica]controller.LogEnd {
+	all := map[controller.Replica]controller.LogEnd{}
+	for n, q := range qs {
+		type answer struct {
+			end segment.EpochEnd
+			err error
+		}
+		what := fmt.Sprintf("controller asks the end of %d in epoch %d #%d", q.Partition, q.Epoch, n)
+		a, err := call(ctx, p.w, p, p.name, p.w.machines[q.Member.ID], what, patience, func(_ context.Context, p *process) answer {
+			if !p.opened.Load() {
+				return answer{err: errRefused}
+			}
+			end, err := p.parts[q.Partition].part.Furthest()
+			return answer{end, err}
+		})
+		if err == nil && a.err == nil {
+			all[q.Replica] = controller.LogEnd{Epoch: a.end.Epoch, End: a.end.End}
+		}
+	}
+	return all
+}

@@ -22,8 +22,9 @@ type partHistory struct {
 	// at is where a value was first committed; sent holds those that were written.
 	at   map[string]int64
 	sent map[string]bool
-	// acks is how many records were acknowledged.
-	acks int
+	// acks is how many records were acknowledged, ackEnd the end of the last.
+	acks   int
+	ackEnd int64
 }
 
 type record struct {
@@ -95,6 +96,14 @@ func (h *history) acked(part int32, first int64, values []string) {
 		}
 	}
 	p.acks += len(values)
+	p.ackEnd = max(p.ackEnd, first+int64(len(values)))
+}
+
+// ackedEnd is the end of what was acknowledged to a client so far.
+func (h *history) ackedEnd(part int32) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.parts[part].ackEnd
 }
 
 // read checks what a consumer has got, and returns where it goes on.

@@ -144,7 +144,7 @@ func (p *process) fetchOne(self meta.Member, ask fetchPart, tell bool) replicati
 			return a
 		}
 	}
-	res, err := r.part.Read(segment.ReadRequest{Offset: ask.Offset, MaxBytes: 4096, Until: segment.UntilCounted, MinOne: true}, replication.View{Epoch: ask.Epoch})
+	res, err := r.part.Read(segment.ReadRequest{Offset: ask.Offset, MaxBytes: 4096, Until: segment.UntilCounted, MinOne: true}, replication.View{Epoch: ask.Epoch, Replica: true})
 	if err != nil {
 		a.Err = err
 		return a
@@ -181,7 +181,7 @@ func (p *process) serveEnd(q replication.EpochQuestion) replication.EpochAnswer 
 		return a
 	}
 	r := p.parts[q.Index]
-	log, err := r.part.Lookup(replication.View{Epoch: q.CurrentEpoch})
+	log, err := r.part.Lookup(replication.View{Epoch: q.CurrentEpoch, Replica: true})
 	if err != nil {
 		a.Err = err
 		return a

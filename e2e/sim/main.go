@@ -20,6 +20,7 @@ func main() {
 	from := flag.Uint64("from", 1, "the first seed")
 	seed := flag.Uint64("seed", 0, "run this seed alone")
 	show := flag.Bool("trace", false, "print what happens")
+	shrinks := flag.Bool("shrink", false, "with -seed: leave out the faults that its failure doesn't take")
 	disks := flag.Bool("disk", false, "with -trace: print what changes on disks, too")
 	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "how many seeds at a time")
 	flag.Parse()
@@ -32,6 +33,10 @@ func main() {
 	var out io.Writer
 	if *show {
 		out = os.Stdout
+	}
+	if *shrinks {
+		shrink(*seed)
+		return
 	}
 	r := runSeeds(*from, *seeds, *count, *workers, out, *disks, func(one result) {
 		if one.err != nil {
@@ -84,12 +89,12 @@ func runSeeds(from uint64, n, enough, workers int, out io.Writer, disks bool, te
 				if done {
 					return
 				}
-				one := runSeed(from+uint64(i), out, disks)
+				one := runSeed(newPlan(from+uint64(i)), out, disks)
 				mu.Lock()
 				r.ran++
 				if one.err != nil {
 					r.failed++
-					one.err = fmt.Errorf("%w\n  again: go run ./e2e/sim -seed %d -trace", one.err, one.seed)
+					one.err = fmt.Errorf("%w\n  again: go run ./e2e/sim -seed %d -trace; with -shrink in its place, the faults that it takes", one.err, one.seed)
 				} else if one.counts.enough() {
 					r.counted++
 				}
@@ -108,12 +113,34 @@ func runSeeds(from uint64, n, enough, workers int, out io.Writer, disks bool, te
 
 // runSeed runs one seed in a bubble of its own. synctest asks for a test to report
 // to; outside of go test one that nobody looks at will do.
-func runSeed(seed uint64, out io.Writer, disks bool) result {
-	one := result{seed: seed, counts: newCounts()}
+func runSeed(p plan, out io.Writer, disks bool) result {
+	one := result{seed: p.seed, counts: newCounts()}
 	t := newTrace(out)
 	synctest.Test(new(testing.T), func(*testing.T) {
-		one.counts, one.err = simulate(newPlan(seed), t, disks)
+		one.counts, one.err = simulate(p, t, disks)
 	})
 	one.sum = t.sum()
 	return one
+}
+
+// shrink leaves out one fault after the other, the last first, as long as the seed
+// still fails, and prints what is left.
+func shrink(seed uint64) {
+	p := newPlan(seed)
+	p.skip = map[int]bool{}
+	one := runSeed(p, nil, false)
+	if one.err == nil {
+		fmt.Printf("seed %d passes\n", seed)
+		return
+	}
+	for n := one.counts.of("fault numbers") - 1; n >= 0; n-- {
+		p.skip[n] = true
+		if again := runSeed(p, nil, false); again.err != nil {
+			one = again
+		} else {
+			delete(p.skip, n)
+		}
+	}
+	runSeed(p, os.Stdout, false)
+	fmt.Printf("seed %d with %d faults: %v\n", seed, one.counts.of("faults"), one.err)
 }

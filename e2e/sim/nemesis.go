@@ -11,138 +11,149 @@ import (
 	"firn/segment"
 )
 
-// nemesis has something go wrong again and again, until the world heals.
-func (w *world) nemesis() {
+// nemesis has something go wrong again and again, until the world heals. n is the
+// number of the next fault, which alone decides on what chance it has: one may be
+// left out without the others becoming something else.
+func (w *world) nemesis(n int) {
+	r := rand.New(rand.NewPCG(w.plan.seed, 0x6e656d<<20|uint64(n)))
 	w.s.post(&event{
 		key:   "nemesis",
-		delay: between(w.plan.faultEvery/2, w.plan.faultEvery*3/2),
+		delay: exactly(between(w.plan.faultEvery/2, w.plan.faultEvery*3/2)(r)),
 		fire: func() {
 			if w.healing {
 				return
 			}
-			w.strike(w.s.rng)
-			w.nemesis()
+			w.counts.add("fault numbers", 1)
+			w.strike(n, r)
+			w.nemesis(n + 1)
 		},
 	})
 }
 
 // strike makes one fault. What can't be done now is left for another time.
-func (w *world) strike(r *rand.Rand) {
+func (w *world) strike(n int, r *rand.Rand) {
 	m := w.machines[r.IntN(len(w.machines))]
-	if leads, ok := w.leaderOf(r); ok && r.IntN(2) == 0 {
-		m = leads // where it hurts
+	if leader := w.leader(int32(r.IntN(w.plan.partitions))); r.IntN(2) == 0 && leader >= 0 {
+		m = w.machines[leader] // where it hurts
 	}
-	short := between(200*time.Millisecond, 3*time.Second)(r)
-	long := between(time.Second, 10*time.Second)(r)
-	running := m.proc != nil && !m.proc.dead()
-	what := ""
-	switch n := r.IntN(100); {
-	case n < 14 && running:
-		what = "process crash"
-		w.crash(m, what, -1, short)
-	case n < 24 && running && w.spare(m):
-		keep := []int{0, 50, 100}[r.IntN(3)]
-		what = "power loss"
-		w.crash(m, what, keep, short)
-	case n < 32 && running && w.spare(m):
-		m.keep = []int{0, 50, 100}[r.IntN(3)]
-		m.proc.crashIn.Store(1 + r.Int64N(30))
-		m.damaged = true
-		what = "power loss in the midst of writing"
-	case n < 36 && running && w.spare(m):
-		what = "wiped disk"
-		w.crash(m, what, wiped, short)
-	case n < 40 && running && w.spare(m):
-		m.proc.ioFault.Store(true)
-		m.damaged = true
-		what = "failing fsync"
-	case n < 46 && running && !m.proc.leaving.Load() && m.proc.opened.Load():
-		what = "orderly restart"
-		p := m.proc
-		p.run(func() { p.leave() })
-	case n < 54 && running && !m.paused:
-		what = "pause"
-		m.paused = true
-		m.proc.zk.heard()
-		w.s.after(fmt.Sprintf("%v goes on", m), short, func() { w.resume(m) })
-	case n < 62 && running && !m.cutOff:
-		what = "cut off from ZooKeeper"
-		m.cutOff = true
-		m.proc.zk.heard()
-		w.s.after(fmt.Sprintf("%v reaches ZooKeeper", m), long/2, func() { w.reach(m) })
-	case n < 70:
-		other := w.machines[r.IntN(len(w.machines))]
-		if other == m || m.cut[other.id] {
-			return
-		}
-		both := r.IntN(2) == 0
-		what = fmt.Sprintf("packets to %v lost, both ways %t,", other, both)
-		m.cut[other.id] = true
-		if both {
-			other.cut[m.id] = true
-		}
-		w.s.after(fmt.Sprintf("%v and %v hear each other", m, other), long, func() {
-			delete(m.cut, other.id)
-			delete(other.cut, m.id)
-		})
-	case n < 75 && running:
-		what = "session expired"
-		m.proc.zk.expire()
-	case n < 79 && !w.zk.down:
-		what = "ZooKeeper without a quorum"
-		w.zk.down = true
-		w.s.after("ZooKeeper has a quorum", long, w.zk.quorum)
-	case n < 84:
-		what = "ZooKeeper loses requests"
-		w.turn(&w.zk.faulty, what, long)
-	case n < 87:
-		what = "jitter"
-		w.turn(&w.jitter, what, long)
-	case n < 91 && !w.bucket.down:
-		what = "store down"
-		w.turn(&w.bucket.down, what, long)
-	case n < 95:
-		what = "store slow"
-		w.turn(&w.bucket.slow, what, long)
-	case n < 98:
-		what = "store faulty"
-		w.turn(&w.bucket.faulty, what, long)
-	case running && !m.full:
-		what = "disk full"
-		m.full = true
-		m.proc.faults.SetQuota(r.Int64N(3000))
-		w.s.after(fmt.Sprintf("%v has space", m), short, func() { w.space(m) })
-	default:
-		return
-	}
-	if what == "" {
+	what, do := w.fault(m, r)
+	if do == nil || w.plan.skip[n] {
 		return
 	}
 	w.counts.add("faults", 1)
-	w.s.trace.note("nemesis", "%v: %s", m, what)
+	w.s.trace.note("nemesis", "fault %d, %v: %s", n, m, what)
+	do()
+}
+
+// fault chooses what goes wrong with m, or around it.
+func (w *world) fault(m *machine, r *rand.Rand) (what string, do func()) {
+	short := between(200*time.Millisecond, 3*time.Second)(r)
+	long := between(time.Second, 10*time.Second)(r)
+	keep := []int{0, 50, 100}[r.IntN(3)]
+	running := m.proc != nil && !m.proc.dead() && !m.proc.leaving.Load()
+	switch n := r.IntN(100); {
+	case n < 14 && running:
+		return "process crash", func() { w.crash(m, notAtAll, short, r) }
+	case n < 24 && running && (w.spare(m) || w.plan.unclean):
+		return "power loss", func() { w.crash(m, keep, short, r) }
+	case n < 26 && w.plan.unclean:
+		return "power loss everywhere", func() {
+			for _, m := range w.machines {
+				if m.proc != nil && !m.proc.dead() {
+					w.crash(m, keep, between(200*time.Millisecond, 3*time.Second)(r), r)
+				}
+			}
+		}
+	case n < 32 && running && w.spare(m):
+		return "power loss in the midst of writing", func() {
+			m.keep, m.damaged = keep, true
+			m.proc.crashIn.Store(1 + r.Int64N(30))
+		}
+	case n < 36 && running && w.spare(m):
+		return "wiped disk", func() { w.crash(m, wiped, short, r) }
+	case n < 40 && running && w.spare(m):
+		return "failing fsync", func() {
+			m.damaged = true
+			m.proc.ioFault.Store(true)
+		}
+	case n < 46 && running && m.proc.opened.Load():
+		return "orderly restart", func() {
+			p := m.proc
+			p.run(func() { p.leave() })
+		}
+	case n < 54 && running && !m.paused:
+		return "pause", func() {
+			m.paused = true
+			m.proc.zk.heard()
+			w.s.after(fmt.Sprintf("%v goes on", m), short, func() { w.resume(m) })
+		}
+	case n < 62 && running && !m.cutOff:
+		return "cut off from ZooKeeper", func() {
+			m.cutOff = true
+			m.proc.zk.heard()
+			w.s.after(fmt.Sprintf("%v reaches ZooKeeper", m), long/2, func() { w.reach(m) })
+		}
+	case n < 70:
+		other, both := w.machines[r.IntN(len(w.machines))], r.IntN(2) == 0
+		if other == m || m.cut[other.id] {
+			return "", nil
+		}
+		return fmt.Sprintf("packets to %v lost, both ways %t", other, both), func() {
+			m.cut[other.id] = true
+			if both {
+				other.cut[m.id] = true
+			}
+			w.s.after(fmt.Sprintf("%v and %v hear each other", m, other), long, func() {
+				delete(m.cut, other.id)
+				delete(other.cut, m.id)
+			})
+		}
+	case n < 75 && running:
+		return "session expired", func() { m.proc.zk.expire() }
+	case n < 79 && !w.zk.down:
+		return "ZooKeeper without a quorum", func() {
+			w.zk.down = true
+			w.s.after("ZooKeeper has a quorum", long, w.zk.quorum)
+		}
+	case n < 84:
+		return w.turn(&w.zk.faulty, "ZooKeeper loses requests", long)
+	case n < 87:
+		return w.turn(&w.jitter, "jitter", long)
+	case n < 91:
+		return w.turn(&w.bucket.down, "store down", long)
+	case n < 95:
+		return w.turn(&w.bucket.slow, "store slow", long)
+	case n < 98:
+		return w.turn(&w.bucket.faulty, "store faulty", long)
+	case running && !m.full:
+		return "disk full", func() {
+			m.full = true
+			m.proc.faults.SetQuota(r.Int64N(3000))
+			w.s.after(fmt.Sprintf("%v has space", m), short, func() { w.space(m) })
+		}
+	}
+	return "", nil
 }
 
 // turn switches something on for a while.
-func (w *world) turn(on *bool, what string, d time.Duration) {
-	*on = true
-	w.s.after(what+" no more", d, func() { *on = false })
-}
-
-// leaderOf is a machine that leads something.
-func (w *world) leaderOf(r *rand.Rand) (*machine, bool) {
-	s, err := meta.LoadState(context.Background(), w.zk.eye, topic, int32(r.IntN(w.plan.partitions)))
-	if err != nil || s.Leader.ID < 0 {
-		return nil, false
+func (w *world) turn(on *bool, what string, d time.Duration) (string, func()) {
+	if *on {
+		return "", nil
 	}
-	return w.machines[s.Leader.ID], true
+	return what, func() {
+		*on = true
+		w.s.after(what+" no more", d, func() { *on = false })
+	}
 }
 
-// wiped, as what a crash keeps, is nothing at all.
-const wiped = -2
+// What a crash takes, besides a percentage of what was not synced that survives.
+const (
+	notAtAll = -1 // only the process: the page cache stays
+	wiped    = -2 // everything
+)
 
-// crash ends m's process. keep is -1 if only the process dies; else the machine
-// loses its power, and that much of what was not synced survives.
-func (w *world) crash(m *machine, what string, keep int, away time.Duration) {
+// crash ends m's process, and takes from its disk what keep says.
+func (w *world) crash(m *machine, keep int, away time.Duration, r *rand.Rand) {
 	m.proc.die()
 	m.proc.zk.heard()
 	switch {
@@ -150,7 +161,7 @@ func (w *world) crash(m *machine, what string, keep int, away time.Duration) {
 		m.wipe()
 		m.damaged = true
 	case keep >= 0:
-		m.lose(keep, w.s.rng)
+		m.lose(keep, r)
 		m.damaged = true
 	}
 	w.comeBack(m, away)
@@ -159,6 +170,7 @@ func (w *world) crash(m *machine, what string, keep int, away time.Duration) {
 // comeBack starts m again after a while.
 func (w *world) comeBack(m *machine, away time.Duration) {
 	dead := m.proc
+	dead.tended = true
 	w.s.after(fmt.Sprintf("%v comes back", m), away, func() {
 		if m.proc != dead {
 			return
@@ -187,8 +199,8 @@ func (w *world) spare(m *machine) bool {
 		return false
 	}
 	for part := range int32(w.plan.partitions) {
-		s, err := meta.LoadState(context.Background(), w.zk.eye, topic, part)
-		if err != nil || s.Version == meta.Missing {
+		s := w.tree[part].state
+		if s.Version == meta.Missing {
 			return false
 		}
 		holds := slices.ContainsFunc(slices.Concat(s.ISR, s.Eligible), func(x meta.Member) bool {
@@ -216,8 +228,8 @@ func (w *world) restored(m *machine) bool {
 		return false
 	}
 	for part := range int32(w.plan.partitions) {
-		s, err := meta.LoadState(context.Background(), w.zk.eye, topic, part)
-		if err != nil || !slices.Contains(s.ISR, m.proc.self()) || m.proc.parts[part].local.Err() != nil {
+		s := w.tree[part].state
+		if !slices.Contains(s.ISR, m.proc.self()) || m.proc.parts[part].local.Err() != nil {
 			return false
 		}
 	}
@@ -252,13 +264,11 @@ func (w *world) tend() {
 		}
 		switch {
 		case p.dead() && p.wreck != nil:
-			p.tended = true
 			w.s.trace.note("nemesis", "%v: the power is gone", m)
 			p.zk.heard()
 			m.lose(0, nil)
 			w.comeBack(m, between(100*time.Millisecond, 2*time.Second)(w.s.rng))
 		case p.left.Load():
-			p.tended = true
 			p.zk.heard()
 			w.comeBack(m, between(100*time.Millisecond, 2*time.Second)(w.s.rng))
 		case !p.dead() && !p.leaving.Load() && p.opened.Load() && slices.ContainsFunc(p.parts, func(r *replica) bool { return r.local.Err() != nil }):
@@ -266,7 +276,7 @@ func (w *world) tend() {
 			w.s.after(fmt.Sprintf("%v's operator looks", m), between(time.Second, 5*time.Second)(w.s.rng), func() {
 				if m.proc == p && !p.dead() {
 					w.s.trace.note("nemesis", "%v: restarted for a failed log", m)
-					w.crash(m, "", -1, 100*time.Millisecond)
+					w.crash(m, notAtAll, 100*time.Millisecond, nil)
 				}
 			})
 		}

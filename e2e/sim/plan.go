@@ -27,6 +27,10 @@ type plan struct {
 	sweepEvery    time.Duration
 	// faultEvery is the mean time between two faults.
 	faultEvery time.Duration
+	// deletes: records are deleted by their offset, too.
+	deletes bool
+	// skip are faults that are left out, by their number.
+	skip map[int]bool
 	// unclean: losses of power may take more than the replicas can bear, and only
 	// what no disk holds may be gone.
 	unclean bool
@@ -58,6 +62,8 @@ func newPlan(seed uint64) plan {
 	case 1:
 		p.policy.RetentionMs = int64(8000 + r.IntN(20_000))
 	}
+	p.deletes = r.IntN(3) == 0
+	p.unclean = p.flushMessages == 1 && r.IntN(2) == 0
 	return p
 }
 

@@ -80,7 +80,10 @@ type replica struct {
 	want  *meta.PartitionState
 	newer context.CancelFunc // ends the change of role that is under way
 	kick  chan struct{}
-	seen  int32 // version of the state that was last wanted
+	// doomed: its log must go, for it doesn't fit its leader's; until the state
+	// names it no more.
+	doomed atomic.Bool
+	seen   int32 // version of the state that was last wanted
 }
 
 // start begins a process on m.
@@ -295,7 +298,9 @@ func (p *process) join(ctx context.Context) error {
 }
 
 // out: the replica doesn't hold what it was counted for (S7).
-func (r *replica) out() bool { return r.local.Err() != nil || r.tiered.Diverged() }
+func (r *replica) out() bool {
+	return r.local.Err() != nil || r.tiered.Diverged() || r.doomed.Load()
+}
 
 func (r *replica) lost() meta.Lost {
 	return meta.Lost{Topic: meta.TopicID(r.tp.ID), Partition: r.tp.Num}
@@ -310,7 +315,7 @@ func (p *process) live(lost <-chan struct{}) {
 	parts.Go(func() { p.follow(as(ctx, "follows")) })
 	parts.Go(func() { p.keepLease(ctx, reg) })
 	parts.Go(func() {
-		_ = controller.New(controller.Config{Store: p.zk, Self: reg, Rules: electionRules, Log: p.log.logger()}).Run(as(ctx, "controls"))
+		_ = controller.New(controller.Config{Store: p.zk, Self: reg, Rules: electionRules, Ask: p.askEnds, Log: p.log.logger()}).Run(as(ctx, "controls"))
 	})
 	select {
 	case <-ctx.Done():
@@ -382,12 +387,20 @@ func (p *process) show(anew bool) {
 	p.cluster.Unlock()
 	t := p.img.Topics[topic]
 	for i, s := range t.States {
+		if !names(s, p.m.id) {
+			p.parts[i].doomed.Store(false)
+		}
 		if s.Version != meta.Missing && (anew || s.Version != p.parts[i].seen) {
 			p.parts[i].seen = s.Version
 			p.parts[i].become(s)
 		}
 	}
 	p.wantProposals()
+}
+
+// names: the state counts on a broker.
+func names(s meta.PartitionState, id int32) bool {
+	return slices.ContainsFunc(slices.Concat(s.ISR, s.Eligible), func(m meta.Member) bool { return m.ID == id })
 }
 
 // become has the replica take on s as soon as it can.

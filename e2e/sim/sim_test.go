@@ -14,7 +14,7 @@ var (
 // TestSameSeedSameTrace: a failure can be seen again.
 func TestSameSeedSameTrace(t *testing.T) {
 	for seed := range uint64(4) {
-		first, again := runSeed(seed+1, nil, false), runSeed(seed+1, nil, false)
+		first, again := runSeed(newPlan(seed+1), nil, false), runSeed(newPlan(seed+1), nil, false)
 		if first.sum != again.sum {
 			t.Errorf("seed %d: trace %016x, then %016x", seed+1, first.sum, again.sum)
 		}

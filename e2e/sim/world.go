@@ -26,6 +26,7 @@ type world struct {
 	identity tiering.Identity
 	history  *history
 	archives []archived
+	tree     []treeState
 	seen     [][]*seen
 	jitter   bool
 	// traceDisk has the trace show what changes on disks.
@@ -39,6 +40,7 @@ type world struct {
 		sync.Mutex
 		failure  error
 		producer int64
+		leaders  []int32 // by partition, as clients may know
 	}
 }
 
@@ -108,37 +110,54 @@ func newWorld(p plan, t *trace) (*world, error) {
 	return w, nil
 }
 
+// treeState is what the metadata says of a partition.
+type treeState struct {
+	state meta.PartitionState
+	ptr   meta.Pointer
+}
+
 // watchTree holds each commit against the invariants of the metadata.
 func (w *world) watchTree() {
-	states := make([]meta.PartitionState, w.plan.partitions)
-	ptrs := make([]meta.Pointer, w.plan.partitions)
-	for i := range states {
-		states[i] = meta.NoState()
+	w.tree = make([]treeState, w.plan.partitions)
+	w.mu.leaders = slices.Repeat([]int32{-1}, w.plan.partitions)
+	for i := range w.tree {
+		w.tree[i].state = meta.NoState()
 	}
 	ctx := context.Background()
-	w.zk.committed = func(who string, _ []meta.Op) {
-		for i := range states {
-			part := int32(i)
-			s, err := meta.LoadState(ctx, w.zk.eye, topic, part)
-			if err != nil {
-				w.fail("state of %d: %v", part, err)
-			}
-			if s.Version != states[i].Version {
+	w.zk.committed = func(who string, ops []meta.Op) {
+		for i := range w.tree {
+			part, t := int32(i), &w.tree[i]
+			if writes(ops, meta.StatePath(topic, part)) {
+				before := t.state
+				var err error
+				if t.state, err = meta.LoadState(ctx, w.zk.eye, topic, part); err != nil {
+					w.fail("state of %d: %v", part, err)
+				}
+				s := t.state
+				w.mu.Lock()
+				w.mu.leaders[i] = s.Leader.ID
+				w.mu.Unlock()
 				w.s.trace.note("zookeeper", "%s: partition %d version %d epoch %d leader %v ISR %v eligible %v", who, part, s.Version, s.LeaderEpoch, s.Leader, s.ISR, s.Eligible)
-				w.wroteState(who, part, states[i], s)
-				states[i] = s
+				w.wroteState(who, part, before, s)
 			}
-			ptr, _, err := meta.LoadPointer(ctx, w.zk.eye, w.topicID, part)
-			if err != nil {
-				w.fail("pointer of %d: %v", part, err)
-			}
-			if ptr.Version != ptrs[i].Version || ptr.Sequence != ptrs[i].Sequence {
-				w.s.trace.note("zookeeper", "%s: pointer of %d: sequence %d, log start %d, archived end %d", who, part, ptr.Sequence, ptr.LogStart, ptr.ArchivedEnd)
-				w.movedPointer(who, part, ptrs[i], ptr)
-				ptrs[i] = ptr
+			if writes(ops, meta.PointerPath(w.topicID, part)) {
+				before := t.ptr
+				var err error
+				if t.ptr, _, err = meta.LoadPointer(ctx, w.zk.eye, w.topicID, part); err != nil {
+					w.fail("pointer of %d: %v", part, err)
+				}
+				w.s.trace.note("zookeeper", "%s: pointer of %d: sequence %d, log start %d, archived end %d", who, part, t.ptr.Sequence, t.ptr.LogStart, t.ptr.ArchivedEnd)
+				w.movedPointer(who, part, before, t.ptr)
 			}
 		}
 	}
+}
+
+// writes: ops change the node at path.
+func writes(ops []meta.Op, path string) bool {
+	return slices.ContainsFunc(ops, func(o meta.Op) bool {
+		return o.Path == path && o.Kind != meta.Check && o.Kind != meta.Announce
+	})
 }
 
 // begin starts the brokers and their clients.
@@ -161,7 +180,21 @@ func (w *world) begin() {
 			n++
 		}
 	}
-	w.nemesis()
+	if w.plan.deletes {
+		for part := range int32(w.plan.partitions) {
+			c := newClient(w, fmt.Sprintf("admin %d", part), n)
+			w.clients.Go(func() { c.administer(ctx, part) })
+			n++
+		}
+	}
+	w.nemesis(0)
+}
+
+// leader is who leads a partition, by the metadata; -1 for nobody.
+func (w *world) leader(part int32) int32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.leaders[part]
 }
 
 // simulate runs one seed to its end, in the bubble of the caller, and returns
@@ -214,8 +247,8 @@ func (w *world) heal() {
 // whole: every replica runs and is in sync.
 func (w *world) whole() bool {
 	for part := range int32(w.plan.partitions) {
-		s, err := meta.LoadState(context.Background(), w.zk.eye, topic, part)
-		if err != nil || s.Leader == meta.NoLeader || len(s.ISR) < brokers {
+		s := w.tree[part].state
+		if s.Leader == meta.NoLeader || len(s.ISR) < brokers {
 			return false
 		}
 		for _, m := range s.ISR {
@@ -251,7 +284,7 @@ func (w *world) level() bool {
 func (w *world) describe() string {
 	out := ""
 	for part := range int32(w.plan.partitions) {
-		s, _ := meta.LoadState(context.Background(), w.zk.eye, topic, part)
+		s := w.tree[part].state
 		out += fmt.Sprintf("\n  partition %d: %+v, committed up to %d", part, s, w.history.end(part))
 		for _, m := range w.machines {
 			switch p := m.proc; {

@@ -52,6 +52,8 @@ type zkClient struct {
 	z *zookeeper
 	m *machine
 	p *process
+	// silences counts the changes of who reaches whom; the loop's alone.
+	silences int
 
 	mu struct {
 		sync.Mutex
@@ -88,6 +90,7 @@ func (c *zkClient) reachable() bool { return !c.z.down && !c.m.cutOff && !c.m.pa
 // heard looks, at each change of who reaches whom, whether the session is to end
 // in a while.
 func (c *zkClient) heard() {
+	c.silences++
 	if c.reachable() {
 		c.reconnect()
 		return
@@ -95,12 +98,12 @@ func (c *zkClient) heard() {
 	if c.z.down {
 		return
 	}
-	s := c.current()
+	s, silence := c.current(), c.silences
 	c.z.s.post(&event{
 		key:   fmt.Sprintf("%s session may expire", c.p.name),
 		delay: between(sessionTimeout, sessionTimeout*3/2),
 		fire: func() {
-			if !c.reachable() && !c.z.down {
+			if !c.reachable() && !c.z.down && c.silences == silence {
 				s.End()
 			}
 		},
