@@ -114,9 +114,9 @@ func TestAdopt(t *testing.T) {
 	if len(after) != len(before)+1 {
 		t.Errorf("archived segments: %v, then %v", before, after)
 	}
-	for segment, n := range after {
-		if n != 1 {
-			t.Errorf("%s was uploaded %d times", segment, n)
+	for segment, n := range before { // a stop during an upload may have left two
+		if after[segment] != n {
+			t.Errorf("%s: %d objects, then %d", segment, n, after[segment])
 		}
 	}
 }
