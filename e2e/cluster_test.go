@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"firn/e2e/harness"
+	"firn/segment/batch"
 )
 
 // clusterClient is a client of all brokers that is quick to look for leaders anew.
@@ -22,7 +25,7 @@ func clusterClient(t *testing.T, c *harness.Cluster, opts ...kgo.Opt) *kgo.Clien
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(c.Addrs()...), kgo.MetadataMinAge(20 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
-		kgo.DialTimeout(time.Second),
+		kgo.DialTimeout(time.Second), kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second),
 	}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -282,4 +285,179 @@ func TestClusterKilledAsAWhole(t *testing.T) {
 			t.Errorf("an unclean election")
 		}
 	}
+}
+
+// B7: with ZooKeeper gone, what is led is led on. acks=all and reads go on without
+// an error as long as all in sync are there; then nothing is acknowledged that could
+// be lost; and when ZooKeeper is back the cluster heals by itself.
+func TestClusterWithoutZooKeeper(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterOptions{})
+	adm := kadm.NewClient(clusterClient(t, c))
+	createInSync(t, c, adm, "t", 1)
+	w := startWriter(t, c, "t")
+
+	at := time.Now()
+	c.ZooKeeper.Nodes[0].Kill()
+	// Long enough that sessions and leases are over, and clients have been given up.
+	for time.Since(at) < 12*time.Second {
+		w.more(1)
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("12 s without ZooKeeper: longest time without an ack %v", w.gap(at).Round(time.Millisecond))
+	if gap := w.gap(at); gap > 2*time.Second {
+		t.Errorf("%v without an ack", gap)
+	}
+	whole(t, c, "t", w.count())
+
+	leader := leaderOf(t, adm, "t", 0)
+	follower := c.Broker(leader%3 + 1)
+	follower.Kill()
+	time.Sleep(500 * time.Millisecond) // for what was on its way
+	n := w.count()
+	time.Sleep(2 * time.Second)
+	if got := w.count(); got > n+1 {
+		t.Errorf("%d records were acknowledged though one of the ISR was gone", got-n)
+	}
+
+	at = time.Now()
+	c.ZooKeeper.Nodes[0].Start()
+	w.more(20)
+	t.Logf("ZooKeeper back: next ack after %v", time.Since(at).Round(time.Millisecond))
+	follower.Restart()
+	allInSync(t, c, adm, "t")
+	w.more(20)
+	whole(t, c, "t", w.stop())
+}
+
+// A11: what a stopped leader finds in its sockets when it goes on is for another to
+// answer: it acknowledges nothing and tells nothing that a new leader may know better.
+func TestClusterLeaderThatWasStopped(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterOptions{})
+	adm := kadm.NewClient(clusterClient(t, c))
+	createInSync(t, c, adm, "t", 1)
+	w := startWriter(t, c, "t")
+	w.more(20)
+	id := leaderOf(t, adm, "t", 0)
+	old := c.Broker(id)
+	end := func() int64 {
+		ends, err := adm.ListEndOffsets(t.Context(), "t")
+		if err != nil || ends.Error() != nil {
+			t.Fatal(err, ends.Error())
+		}
+		o, _ := ends.Lookup("t", 0)
+		return o.Offset
+	}
+	before := end()
+	md, err := adm.Metadata(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tid := md.Topics["t"].ID
+
+	// A connection of each kind of request to that very broker, used once.
+	requests := map[string]func() kmsg.Request{
+		"produce":      func() kmsg.Request { return produceOne("t", tid, 1) },
+		"fetch":        func() kmsg.Request { return fetchAt("t", tid, before) },
+		"list offsets": func() kmsg.Request { return listEnd("t") },
+	}
+	pinned := map[string]*kgo.Client{}
+	for what, request := range requests {
+		client, err := kgo.NewClient(kgo.SeedBrokers(old.Addr), kgo.RequestRetries(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		pinned[what] = client
+		if code := codeOf(t, client, request()); code != 0 {
+			t.Fatalf("%s: code %d", what, code)
+		}
+	}
+	others, err := kgo.NewClient(kgo.SeedBrokers(c.Broker(id%3+1).Addr), kgo.MetadataMinAge(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(others.Close)
+	old.Pause()
+	at := time.Now()
+	harness.Eventually(t, 20*time.Second, "another leads", func() bool { return leaderOf(t, kadm.NewClient(others), "t", 0) != id })
+	w.more(20)
+	t.Logf("SIGSTOP of the leader: %v without an ack", w.gap(at).Round(time.Millisecond))
+	answers := map[string]chan int16{}
+	for what, request := range requests {
+		answers[what] = make(chan int16, 1)
+		go func() { answers[what] <- codeOf(t, pinned[what], request()) }()
+	}
+	time.Sleep(200 * time.Millisecond) // the requests are in its sockets
+	old.Resume()
+	for what, answer := range answers {
+		select {
+		case code := <-answer:
+			if code != kerr.NotLeaderForPartition.Code && code != kerr.FencedLeaderEpoch.Code {
+				t.Errorf("%s by the old leader: code %d", what, code)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s by the old leader: no answer", what)
+		}
+	}
+	allInSync(t, c, adm, "t")
+	n := w.stop()
+	if got := end(); got != int64(n)+1 { // and the one that was produced by hand before
+		t.Errorf("the log ends at %d, want %d", got, n+1)
+	}
+}
+
+// codeOf is the code of a partition in the answer to a request sent to a client's
+// seed broker; −2 if there is none.
+func codeOf(t *testing.T, client *kgo.Client, request kmsg.Request) int16 {
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	resp, err := client.SeedBrokers()[0].Request(ctx, request)
+	if err != nil {
+		return -2
+	}
+	switch resp := resp.(type) {
+	case *kmsg.ProduceResponse:
+		return resp.Topics[0].Partitions[0].ErrorCode
+	case *kmsg.FetchResponse:
+		return resp.Topics[0].Partitions[0].ErrorCode
+	case *kmsg.ListOffsetsResponse:
+		return resp.Topics[0].Partitions[0].ErrorCode
+	}
+	return -2
+}
+
+func produceOne(topic string, id kadm.TopicID, acks int16) kmsg.Request {
+	b := batch.NewBuilder(batch.Spec{})
+	b.Add(time.Now().UnixMilli(), nil, []byte("by hand"))
+	records, err := b.Build()
+	if err != nil {
+		panic(err)
+	}
+	r := kmsg.NewPtrProduceRequest()
+	r.Version, r.Acks, r.TimeoutMillis = 9, acks, 5000
+	rt, rp := kmsg.NewProduceRequestTopic(), kmsg.NewProduceRequestTopicPartition()
+	rt.Topic, rt.TopicID, rp.Records = topic, id, records
+	rt.Partitions = append(rt.Partitions, rp)
+	r.Topics = append(r.Topics, rt)
+	return r
+}
+
+func fetchAt(topic string, id kadm.TopicID, offset int64) kmsg.Request {
+	r := kmsg.NewPtrFetchRequest()
+	r.Version, r.MaxWaitMillis, r.MinBytes, r.MaxBytes, r.SessionEpoch = 12, 100, 1, 1<<20, -1
+	rt, rp := kmsg.NewFetchRequestTopic(), kmsg.NewFetchRequestTopicPartition()
+	rt.Topic, rt.TopicID, rp.FetchOffset, rp.PartitionMaxBytes, rp.CurrentLeaderEpoch = topic, id, offset, 1<<20, -1
+	rt.Partitions = append(rt.Partitions, rp)
+	r.Topics = append(r.Topics, rt)
+	return r
+}
+
+func listEnd(topic string) kmsg.Request {
+	r := kmsg.NewPtrListOffsetsRequest()
+	r.Version = 7
+	rt, rp := kmsg.NewListOffsetsRequestTopic(), kmsg.NewListOffsetsRequestTopicPartition()
+	rt.Topic, rp.Timestamp, rp.CurrentLeaderEpoch = topic, -1, -1
+	rt.Partitions = append(rt.Partitions, rp)
+	r.Topics = append(r.Topics, rt)
+	return r
 }
