@@ -228,6 +228,18 @@ func coordinatorPartition(groupID string, partitions int) int32 {
 	return h % int32(max(partitions, 1))
 }
 
+// loadingShards counts the shards that are not at work yet.
+func (c *coordinator) loadingShards() (n int) {
+	for _, s := range c.list() {
+		select {
+		case <-s.ready:
+		default:
+			n++
+		}
+	}
+	return n
+}
+
 // expire has every shard drop the offsets that are past their time.
 func (c *coordinator) expire() {
 	for _, s := range c.list() {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"firn/replication/meta"
@@ -12,6 +13,28 @@ import (
 // NOT_LEADER_OR_FOLLOWER until they are ready. One that has tried in vain isn't
 // waited for.
 const readyWait = 15 * time.Second
+
+// NotReady says, in a word or two for each part, why clients are better sent to
+// another broker now; nothing if they may come here.
+func (b *Broker) NotReady() map[string]string {
+	why := map[string]string{}
+	select {
+	case <-b.ready:
+	default:
+		why["logs"] = "recovering, or waiting for leadership"
+		return why
+	}
+	if b.registration() == nil {
+		why["metadata"] = "registering again after the end of a session"
+	}
+	if b.draining.Load() {
+		why["serving"] = "stopping: others take over"
+	}
+	if n := b.groups.loadingShards(); n > 0 {
+		why["groups"] = fmt.Sprintf("%d partitions of %s are being loaded", n, offsetsTopic)
+	}
+	return why
+}
 
 // awaitRoles waits until every partition that this broker is to lead, leads.
 func (b *Broker) awaitRoles(ctx context.Context) {

@@ -389,6 +389,7 @@ func TestClusterLeaderThatWasStopped(t *testing.T) {
 	}
 	time.Sleep(200 * time.Millisecond) // the requests are in its sockets
 	old.Resume()
+	resumed := time.Now()
 	for what, answer := range answers {
 		select {
 		case code := <-answer:
@@ -399,7 +400,9 @@ func TestClusterLeaderThatWasStopped(t *testing.T) {
 			t.Errorf("%s by the old leader: no answer", what)
 		}
 	}
+	t.Logf("answers after %v", time.Since(resumed).Round(time.Millisecond))
 	allInSync(t, c, adm, "t")
+	t.Logf("in sync again %v after it went on", time.Since(resumed).Round(time.Millisecond))
 	n := w.stop()
 	if got := end(); got != int64(n)+1 { // and the one that was produced by hand before
 		t.Errorf("the log ends at %d, want %d", got, n+1)

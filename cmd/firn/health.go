@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+
 	"firn/broker/console"
 )
 
@@ -8,13 +10,10 @@ import (
 type health struct{ n *node }
 
 func (h health) Health() console.Health {
-	out := console.Health{Degraded: h.n.broker.Problems(), Checks: map[string]string{"metadata": "ok", "logs": "ok"}}
-	select {
-	case <-h.n.broker.Ready():
-		out.Ready = true
-	default:
-		out.Checks["logs"] = "recovering, or waiting for leadership"
-	}
+	out := console.Health{Degraded: h.n.broker.Problems(), Checks: map[string]string{"metadata": "ok", "logs": "ok", "groups": "ok"}}
+	why := h.n.broker.NotReady()
+	maps.Copy(out.Checks, why)
+	out.Ready = len(why) == 0
 	return out
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,8 +74,13 @@ func banner(w io.Writer, n *node, took time.Duration) {
 		who = fmt.Sprintf("broker %d", s.config.Int("node.id"))
 	}
 	fmt.Fprintf(w, "firn %s   %s, data in %s   (Ctrl-C stops; state is kept)\n\n", version, who, shortPath(s.data))
+	between := s.config.String("inter.broker.listener.name")
 	for _, e := range n.broker.Endpoints() {
-		fmt.Fprintf(w, "  %-10s %s:%d   any Kafka client, no auth\n", "Kafka", e.Host, e.Port)
+		who := "any Kafka client, no auth"
+		if strings.EqualFold(e.Listener, between) && len(n.broker.Endpoints()) > 1 {
+			who = "the other brokers"
+		}
+		fmt.Fprintf(w, "  %-10s %s:%d   %s\n", "Kafka", e.Host, e.Port, who)
 	}
 	if n.admin != nil {
 		fmt.Fprintf(w, "  %-10s http://%s   /metrics /readyz /livez\n", "Admin", n.admin.Addr())
