@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -203,8 +205,12 @@ func TestClusterFailover(t *testing.T) {
 	if gap > session+tick+time.Second {
 		t.Errorf("SIGKILL of the leader: %v without an ack", gap)
 	}
+	// What the others' metrics say of it, now and when it is back.
+	up := slices.DeleteFunc(slices.Clone(c.Brokers), func(b *harness.Firn) bool { return b == killed })
+	sums(t, up, map[string]int{underReplicated: 1, underMinISR: 0, offlinePartitions: 0, activeController: 1, uncleanElections: 0})
 	killed.Restart()
 	allInSync(t, c, adm, "t")
+	sums(t, c.Brokers, map[string]int{underReplicated: 0, underMinISR: 0, offlinePartitions: 0, activeController: 1, uncleanElections: 0})
 
 	stopped := c.Broker(leaderOf(t, adm, "t", 0))
 	at = time.Now()
@@ -219,6 +225,37 @@ func TestClusterFailover(t *testing.T) {
 	stopped.Restart()
 	allInSync(t, c, adm, "t")
 	whole(t, c, "t", w.stop())
+}
+
+const (
+	underReplicated   = "kafka_server_replicamanager_underreplicatedpartitions"
+	underMinISR       = "kafka_server_replicamanager_underminisrpartitioncount"
+	offlinePartitions = "kafka_controller_kafkacontroller_offlinepartitionscount"
+	activeController  = "kafka_controller_kafkacontroller_activecontrollercount"
+	uncleanElections  = "kafka_controller_controllerstats_uncleanleaderelections_total"
+)
+
+// sums waits until metrics, summed over brokers, have the values that are wanted.
+func sums(t *testing.T, brokers []*harness.Firn, want map[string]int) {
+	t.Helper()
+	got := map[string]int{}
+	harness.Eventually(t, 10*time.Second, fmt.Sprintf("metrics are %v", want), func() bool {
+		clear(got)
+		for _, b := range brokers {
+			_, body := b.Get("/metrics")
+			for line := range strings.Lines(body) {
+				name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+				if _, wanted := want[name]; wanted {
+					n, err := strconv.ParseFloat(value, 64)
+					if err != nil {
+						t.Fatal(line)
+					}
+					got[name] += int(n)
+				}
+			}
+		}
+		return maps.Equal(got, want)
+	}, func() string { return fmt.Sprint(got) })
 }
 
 func TestClusterRollingRestart(t *testing.T) {
@@ -280,11 +317,7 @@ func TestClusterKilledAsAWhole(t *testing.T) {
 	}
 	allInSync(t, c, adm, "t")
 	whole(t, c, "t", w.stop())
-	for _, b := range c.Brokers {
-		if _, m := b.Get("/metrics"); strings.Contains(m, "uncleanleaderelections_total ") && !strings.Contains(m, "uncleanleaderelections_total 0") {
-			t.Errorf("an unclean election")
-		}
-	}
+	sums(t, c.Brokers, map[string]int{uncleanElections: 0})
 }
 
 // B7: with ZooKeeper gone, what is led is led on. acks=all and reads go on without
@@ -463,4 +496,54 @@ func listEnd(topic string) kmsg.Request {
 	rt.Partitions = append(rt.Partitions, rp)
 	r.Topics = append(r.Topics, rt)
 	return r
+}
+
+// What a group has committed is known to whoever coordinates it next.
+func TestClusterGroupOutlivesItsCoordinator(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterOptions{})
+	adm := kadm.NewClient(clusterClient(t, c))
+	createInSync(t, c, adm, "t", 1)
+	w := startWriter(t, c, "t")
+	next := 0 // what the group reads next
+	member := func(n int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		m := clusterClient(t, c, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.DisableAutoCommit(),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		for below := next + n; next < below; {
+			fetches := m.PollRecords(ctx, below-next)
+			if err := fetches.Err0(); err != nil {
+				t.Fatalf("at %d: %v", next, err)
+			}
+			fetches.EachRecord(func(r *kgo.Record) {
+				if string(r.Value) != strconv.Itoa(next) {
+					t.Fatalf("the group got %s, want %d", r.Value, next)
+				}
+				next++
+			})
+		}
+		if err := m.CommitUncommittedOffsets(ctx); err != nil {
+			t.Fatalf("commit: %v", err)
+		}
+		m.Close()
+	}
+	w.more(100)
+	member(50)
+	allInSync(t, c, adm, "__consumer_offsets")
+	for range 2 {
+		found := adm.FindGroupCoordinators(t.Context(), "g")
+		if err := found.Error(); err != nil {
+			t.Fatal(err)
+		}
+		b := c.Broker(int(found["g"].NodeID))
+		b.Kill()
+		at := time.Now()
+		w.more(50)
+		member(50)
+		t.Logf("the group goes on %v after its coordinator was killed", time.Since(at).Round(time.Millisecond))
+		b.Restart()
+		allInSync(t, c, adm, "__consumer_offsets")
+	}
+	w.stop()
 }
