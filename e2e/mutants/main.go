@@ -115,13 +115,16 @@ func (b *bench) all(ctx context.Context, ms []mutant, parallel int, unmutated bo
 			g.Go(func() error {
 				began := time.Now()
 				caught, out, err := m.layer.run(ctx, b.root, "")
-				if err == nil && caught {
-					err = fmt.Errorf("unmutated, %s fails:\n%s", m.layer, out)
+				switch {
+				case err != nil:
+					return err
+				case caught:
+					b.say("unmutated", "", "FAILS "+m.layer.String()+"\n"+out, began)
+					b.fail("unmutated " + m.layer.String())
+				default:
+					b.say("unmutated", "", "passes "+m.layer.String(), began)
 				}
-				if err == nil {
-					b.say("unmutated", m.layer.String(), "passes", began)
-				}
-				return err
+				return nil
 			})
 		}
 	}
@@ -129,28 +132,37 @@ func (b *bench) all(ctx context.Context, ms []mutant, parallel int, unmutated bo
 		g.Go(func() error {
 			began := time.Now()
 			caught, out, err := m.layer.run(ctx, b.root, overlays[i])
+			if err != nil && ctx.Err() != nil {
+				return err
+			}
 			if err != nil {
-				return fmt.Errorf("%s: %w", m.name, err)
+				b.say(m.name, m.invariant, err.Error(), began)
+				b.fail(m.name)
+				return nil
 			}
 			if caught {
 				b.say(m.name, m.invariant, "caught by "+first(out), began)
 				return nil
 			}
 			b.say(m.name, m.invariant, "SURVIVES "+m.layer.String(), began)
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.survived = append(b.survived, m.name)
+			b.fail(m.name)
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	fmt.Printf("%d mutants, %d caught, in %.0f s\n", len(ms), len(ms)-len(b.survived), time.Since(b.began).Seconds())
+	fmt.Printf("%d mutants and what is unmutated: %d not as they should be, in %.0f s\n", len(ms), len(b.survived), time.Since(b.began).Seconds())
 	if len(b.survived) > 0 {
-		return fmt.Errorf("%d survive: %s", len(b.survived), strings.Join(b.survived, ", "))
+		return fmt.Errorf("not as they should be: %s", strings.Join(b.survived, ", "))
 	}
 	return nil
+}
+
+func (b *bench) fail(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.survived = append(b.survived, name)
 }
 
 func (b *bench) say(name, about, result string, began time.Time) {
