@@ -379,6 +379,13 @@ func TestFollowerEvictsByThePointerAlone(t *testing.T) {
 	if at := b.log.Offsets(); at.LocalStart != at.ArchivedEnd {
 		t.Fatalf("%+v", at)
 	}
+	// What is committed and sealed since, and not in the archive, stays.
+	a.append(150)
+	a.copyTo(b)
+	b.mustEvict()
+	if at := b.log.Offsets(); at.LocalStart != at.ArchivedEnd || at.HighWatermark != 300 {
+		t.Fatalf("%+v", at)
+	}
 	b.verify()
 }
 

@@ -390,6 +390,40 @@ func TestStoppedLeaderDoesNotMoveThePointer(t *testing.T) {
 	}
 }
 
+// TestReadBackProvesNothing is D26: a pointer write whose outcome is unknown, and
+// that is still on its way when the old pointer is read back, must fail; what it
+// names has been removed.
+func TestReadBackProvesNothing(t *testing.T) {
+	w := newWorld(t)
+	b := w.start(newDisk(), w.defaults())
+	b.lead(1)
+	b.append(100)
+	b.mustUpload()
+	b.append(100)
+	var late func() (Pointer, error)
+	b.pointers.swap = func(do func() (Pointer, error)) (Pointer, error) {
+		if late == nil {
+			late = do
+			return Pointer{}, errAway
+		}
+		return do()
+	}
+	for late == nil {
+		w.advance(publishAfter)
+		b.settle()
+		if _, err := b.log.Step(t.Context(), w.now()); err != nil && !errors.Is(err, errAway) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := late(); !errors.Is(err, ErrMoved) {
+		t.Fatalf("the late write got %v", err)
+	}
+	b.append(50)
+	b.mustUpload()
+	b.sweepClean()
+	b.verify()
+}
+
 // TestSameEpochAgainSettlesWhatTheFirstLeft: within a process a broker may stop
 // leading and lead again in one epoch; the fence does not tell the two apart.
 func TestSameEpochAgainSettlesWhatTheFirstLeft(t *testing.T) {

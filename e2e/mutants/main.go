@@ -221,7 +221,7 @@ func (l layer) String() string {
 }
 
 // longest is how long one run may take; a mutant that hangs is caught.
-const longest = 5 * time.Minute
+const longest = 2 * time.Minute
 
 // run tells whether the layer has noticed. A build that fails notices nothing.
 func (l layer) run(ctx context.Context, root, overlay string) (caught bool, out string, err error) {
@@ -229,7 +229,7 @@ func (l layer) run(ctx context.Context, root, overlay string) (caught bool, out 
 	defer cancel()
 	args := slices.Clone(l.command)
 	if args == nil {
-		args = []string{"go", "test", "-count=1", "-vet=off", "-failfast", "-timeout", "4m"}
+		args = []string{"go", "test", "-count=1", "-vet=off", "-failfast", "-timeout", "100s"}
 		if overlay != "" {
 			args = append(args, "-overlay", overlay)
 		}

@@ -16,20 +16,20 @@ func mutants() []mutant {
 
 // archiveMutants are tiering's.
 func archiveMutants() []mutant {
-	here := tests("./tiering", "")
+	meta := tests("./replication/meta", "")
+	here := func(match string) layer { return tests("./tiering", match) }
 	return []mutant{
-		{"upload-at-leo", "tiering/upload.go", "case s.End > o.HighWatermark:", "case s.End > o.End:", "T1", here},
-		{"upload-open-transaction", "tiering/upload.go", "case s.End > o.Stable:", "case s.End > o.End:", "T1", here},
-		{"upload-unsynced", "tiering/upload.go", "case !s.Synced:", "case false:", "T1", here},
-		{"overwrite-a-key", "tiering/upload.go", "ID: l.a.cfg.Random(), Epoch: ld.epoch, Aborted", "ID: 1, Epoch: ld.epoch, Aborted", "T2", here},
-		{"serve-the-whole-file", "tiering/upload.go", "base := max(s.Base, l.uploadedEnd(ld))", "base := s.Base", "D28", here},
-		{"drop-local-before-pointer", "tiering/evict.go", "bound = max(ptr.ArchivedEnd, ptr.LogStart)", "bound = l.local.Offsets().HighWatermark", "T4", here},
-		{"undo-by-read-back", "tiering/publish.go", "if ptr.Version == mv.next.Version {", "if false {", "Z3", here},
-		{"ignore-the-fence", "replication/meta/pointer.go", "CheckTopic(m.ID), CheckState(m.Topic, m.Partition, m.StateVersion)}", "CheckTopic(m.ID)}", "T3", tests("./replication/meta ./broker", "")},
-		{"lead-behind-the-archive", "tiering/lead.go", "if o.End < ptr.ArchivedEnd {", "if false {", "T8", here},
-		{"lead-another-history", "tiering/lead.go", "have != ptr.LastEpoch {", "have < 0 {", "T8", here},
-		{"sweep-what-is-under-way", "tiering/sweep.go", "return k.Epoch == ld.epoch && ld.isLive(k.ID) })", "return false })", "T2", here},
-		{"sweep-manifests-too-soon", "tiering/sweep.go", "return k.Epoch < m.Epoch && ruled", "return true", "T2", here},
+		{"upload-at-leo", "tiering/upload.go", "case s.End > o.HighWatermark:", "case s.End > o.End:", "T1", here("OnlyWhatIsCommitted")},
+		{"upload-open-transaction", "tiering/upload.go", "case s.End > o.Stable:", "case s.End > o.End:", "T1", here("AnOpenTransaction")},
+		{"upload-unsynced", "tiering/upload.go", "case !s.Synced:", "case false:", "T1", here("Sealed|PowerLoss|Simulation")},
+		{"overwrite-a-key", "tiering/upload.go", "ID: l.a.cfg.Random(), Epoch: ld.epoch, Aborted", "ID: 1, Epoch: ld.epoch, Aborted", "T2", here("EveryStoreFault|EveryPointerFault|Zombie")},
+		{"drop-local-before-pointer", "tiering/evict.go", "bound = max(ptr.ArchivedEnd, ptr.LogStart)", "bound = l.local.Offsets().HighWatermark", "T4", here("FollowerEvicts")},
+		{"undo-by-read-back", "tiering/publish.go", "if ptr.Version == mv.next.Version {", "if false {", "Z3", here("ReadBackProvesNothing")},
+		{"ignore-the-fence", "replication/meta/pointer.go", "CheckTopic(m.ID), CheckState(m.Topic, m.Partition, m.StateVersion)}", "CheckTopic(m.ID)}", "T3", meta},
+		{"lead-behind-the-archive", "tiering/lead.go", "if o.End < ptr.ArchivedEnd {", "if false {", "T8", here("LogBehind")},
+		{"lead-another-history", "tiering/lead.go", "have != ptr.LastEpoch {", "have < 0 {", "T8", here("OtherHistory")},
+		{"sweep-what-is-under-way", "tiering/sweep.go", "return k.Epoch == ld.epoch && ld.isLive(k.ID) })", "return false })", "T2", here("Sweep")},
+		{"sweep-by-one-look", "tiering/sweep.go", "k.Kind != KindManifest && after.has(k.ID) {", "k.Kind != KindManifest && false {", "T2", here("Sweep")},
 	}
 }
 
@@ -63,7 +63,7 @@ func clusterMutants() []mutant {
 		{"take-what-diverges", "replication/fetcher_take.go", "case a.Diverging.Epoch >= 0 || a.Diverging.End >= 0:", "case false:", "A3", repl},
 		{"follow-in-another-epoch", "replication/replicate.go", "if r.leading || r.epoch != epoch || r.leader == meta.NoLeader {", "if r.leading || r.leader == meta.NoLeader {", "R2", repl},
 		{"count-who-diverges", "replication/leader.go", "case end.Epoch < f.LastEpoch || end.End < f.Offset:", "case false:", "R5", repl},
-		{"add-an-older-life", "replication/propose.go", "!ok || r.Epoch != w.Epoch || slices.Contains(s.ISR, w.Member)", "!ok || slices.Contains(s.ISR, w.Member)", "A7", repl},
+		{"add-an-older-life", "replication/propose.go", "!ok || r.Epoch != w.Epoch || slices.Contains(s.ISR, w.Member)", "!ok || r.Epoch < 0 || slices.Contains(s.ISR, w.Member)", "A7", repl},
 		{"unknown-is-refused", "replication/propose.go", "if !a.unknown {", "if true {", "Z3", repl},
 		{"serve-after-the-lease", "replication/lease.go", "return now < p.lease.until.Load() || now < p.vouched.Load()", "return now >= 0", "§5", repl},
 		{"become-in-another-life", "replication/become.go", "leads := s.Leader == self", "leads := s.Leader.ID == self.ID", "R6", repl},
@@ -72,6 +72,6 @@ func clusterMutants() []mutant {
 		{"the-eligible-forgotten", "replication/controller/elect.go", "if el := p.holding(s.Eligible); len(el) > 0 {", "if el := p.holding(s.Eligible); len(el) > 9 {", "R6", ctl},
 		{"unclean-unasked", "replication/controller/elect.go", "if p.rules.Unclean || p.wished(meta.UncleanElection) {", "if true {", "R6", ctl},
 		{"any-crash-keeps-the-page-cache", "replication/meta/register.go", "r.BootID == in.BootID && in.BootID != \"\" &&", "true &&", "R6", meta},
-		{"clean-mark-of-another-disk", "replication/meta/register.go", "if r.Version == Missing || !clean && !crashed {", "if r.Version == Missing || r.Clean == nil && !crashed {", "C15", meta},
+		{"clean-mark-of-another-disk", "replication/meta/register.go", "if r.Version == Missing || !clean && !crashed {", "if r.Version == Missing || !clean && r.Clean == nil && !crashed {", "C15", meta},
 	}
 }
