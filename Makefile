@@ -10,7 +10,11 @@ UNIT        := $(shell go list ./... 2>/dev/null | grep -v -e /e2e -e /cmd/)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
 
+<<<<<<< HEAD
 .PHONY: help build test setup lint unit sim e2e cross vuln bench checker kills minio cluster fuzz clean
+=======
+.PHONY: help build test setup lint unit e2e cross vuln bench checker kills mutants minio cluster fuzz clean
+>>>>>>> 14358fb (replication: tests that mutants asked for; make mutants)
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -59,6 +63,9 @@ checker: ## ten minutes of faults on real processes, every promise checked: ARGS
 kills: ## 200 kills of leader, follower and controller in turn
 	@e2e/setup.sh minio
 	go run ./e2e/chaos -kills 200 -duration 30m $(ARGS)
+
+mutants: ## the product broken on purpose, a line at a time; each must be noticed
+	go run ./e2e/mutants $(ARGS)
 
 bench: ## the load harness: ours, the probe and Apache Kafka taking turns
 	e2e/bench/run.sh

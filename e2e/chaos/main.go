@@ -33,7 +33,7 @@ func command(ctx context.Context, args []string) error {
 	fs.IntVar(&o.ZooKeepers, "zookeepers", 1, "1 or 3")
 	fs.IntVar(&o.Kills, "kills", 0, "so many kills in turn instead of a plan")
 	fs.Float64Var(&o.Tempo, "tempo", 1, "1 is a thousand records a second")
-	partitions := fs.Int("partitions", 6, "of the topic")
+	partitions := fs.Int("partitions", 9, "of the topic")
 	minio := fs.Bool("minio", true, "archive to MinIO, not to a directory")
 	only := fs.String("faults", "", "names or beginnings of names, by comma; all that fit without it")
 	list := fs.Bool("list", false, "list the faults")
