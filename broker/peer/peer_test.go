@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,7 +158,7 @@ func TestFetchIsKafkas(t *testing.T) {
 
 // After whatever goes wrong the next request finds a new connection.
 func TestABrokenConnectionIsMadeAnew(t *testing.T) {
-	n := 0
+	var n atomic.Int32 // each connection is served by a goroutine of its own
 	ok := func(frame []byte) []byte {
 		req := kmsg.NewPtrOffsetForLeaderEpochRequest()
 		req.Version = epochVersion
@@ -166,8 +167,7 @@ func TestABrokenConnectionIsMadeAnew(t *testing.T) {
 		return respond(frame, resp)
 	}
 	address := serve(t, func(frame []byte) []byte {
-		n++
-		switch n {
+		switch n.Add(1) {
 		case 1:
 			return nil // it closes
 		case 2:
