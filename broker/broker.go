@@ -75,7 +75,8 @@ type Broker struct {
 	hasJoined atomic.Bool
 	epochs    epochKeeper
 	// unclean counts this broker's unclean elections, as controller.
-	unclean atomic.Int64
+	unclean   atomic.Int64
+	decisions decisions
 	// draining: it is about to stop, and has others lead.
 	draining atomic.Bool
 	// relistDue asks for a look at what is given up here.
@@ -143,6 +144,9 @@ func New(cfg Config) (*Broker, error) {
 			return nil, err
 		}
 		if err := cfg.Metrics.Register(newGroupMetrics(b.groups)); err != nil {
+			return nil, err
+		}
+		if err := cfg.Metrics.Register(&b.decisions); err != nil {
 			return nil, err
 		}
 		if err := cfg.Metrics.Register(newReplicationMetrics(b)); err != nil {

@@ -3,7 +3,10 @@ package broker
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"firn/replication/controller"
 	"firn/replication/meta"
@@ -32,6 +35,7 @@ func (b *Broker) elected(c controller.Change) {
 	if c.Why.Unclean() {
 		b.unclean.Add(1)
 	}
+	b.decisions.add(c.Why)
 }
 
 // balanceEvery is how often the controller looks whether leaderships are to be
@@ -53,4 +57,35 @@ func (b *Broker) electionRules(from *meta.TopicImage) controller.Rules {
 		return controller.Rules{MinInsync: s.MinInsyncReplicas, Unclean: s.UncleanLeaderElection}
 	}
 	return controller.Rules{MinInsync: t.settings.MinInsyncReplicas, Unclean: t.settings.UncleanLeaderElection}
+}
+
+// decisions counts what the controller has decided on this broker, by reason.
+type decisions struct {
+	mu    sync.Mutex
+	count map[controller.Why]int64
+}
+
+func (d *decisions) add(why controller.Why) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.count == nil {
+		d.count = map[controller.Why]int64{}
+	}
+	d.count[why]++
+}
+
+// Describe and Collect make it a prometheus.Collector.
+func (d *decisions) Describe(c chan<- *prometheus.Desc) { c <- decisionsDesc() }
+
+// Collect draws the counts.
+func (d *decisions) Collect(c chan<- prometheus.Metric) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for why, n := range d.count {
+		c <- prometheus.MustNewConstMetric(decisionsDesc(), prometheus.CounterValue, float64(n), string(why))
+	}
+}
+
+func decisionsDesc() *prometheus.Desc {
+	return prometheus.NewDesc("firn_controller_decisions_total", "Partition states that this broker, as controller, has written, by reason.", []string{"why"}, nil)
 }

@@ -57,6 +57,15 @@ func TestAPartitionMovesToOtherBrokers(t *testing.T) {
 		eventually(t, "its log is gone where it was", func() bool { return !c.node(id).hasDir("t-0") })
 	}
 	c.produceAll("t", "goes on")
+	moved := 0.0
+	for _, n := range c.nodes {
+		if n.topics.Load().controller == n.id {
+			moved = n.metric("firn_controller_decisions_total", "why=moved")
+		}
+	}
+	if moved != 1 {
+		t.Errorf("%v moves counted", moved)
+	}
 }
 
 func TestAReassignmentIsTakenBack(t *testing.T) {

@@ -97,6 +97,9 @@ func newClusterMetrics(b *Broker) *clusterMetrics {
 		"kafka_server_replicamanager_atminisrpartitioncount", "Partitions led here at min.insync.replicas.",
 		"kafka_controller_kafkacontroller_activecontrollercount", "1 on the controller.",
 		"kafka_controller_kafkacontroller_globaltopiccount", "Topics, on the controller.",
+		"kafka_controller_kafkacontroller_activebrokercount", "Registered brokers, on the controller.",
+		"kafka_controller_kafkacontroller_fencedbrokercount", "Brokers that were registered and are away, on the controller.",
+		"firn_controller_reassigning_partitions", "Partitions that are being reassigned, on the controller.",
 		"kafka_controller_kafkacontroller_globalpartitioncount", "Partitions, on the controller.",
 		"kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader, on the controller.",
 		"kafka_controller_kafkacontroller_preferredreplicaimbalancecount", "Partitions not led by their first replica, on the controller.",
@@ -127,6 +130,13 @@ func (m *clusterMetrics) Collect(c chan<- prometheus.Metric) {
 	if x.controller == m.b.cfg.NodeID {
 		counts["kafka_controller_kafkacontroller_activecontrollercount"] = 1
 		counts["kafka_controller_kafkacontroller_globaltopiccount"] = float64(len(x.byName))
+		counts["kafka_controller_kafkacontroller_activebrokercount"] = float64(len(x.brokers))
+		counts["kafka_controller_kafkacontroller_fencedbrokercount"] = float64(len(x.away()))
+		for _, t := range x.byName {
+			for p := range t.Replicas {
+				counts["firn_controller_reassigning_partitions"] += one(t.Moving(int32(p)))
+			}
+		}
 	} else {
 		for _, global := range []string{"globalpartitioncount", "offlinepartitionscount", "preferredreplicaimbalancecount"} {
 			delete(counts, "kafka_controller_kafkacontroller_"+global)

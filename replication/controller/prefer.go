@@ -10,7 +10,7 @@ import (
 // prefer gives the leadership back to the preferred leader, if somebody wishes it
 // or its broker leads too little, and it is in sync.
 func (p *partition) prefer() (meta.PartitionState, bool) {
-	first := p.topic.Target(p.index)[0]
+	first := p.replicas[0] // of those that stay, too: those that leave are the last
 	wanted := p.wished(meta.PreferredElection) || p.unbalanced[first] && !p.topic.Moving(p.index)
 	if !wanted || p.state.Leader.ID == first || p.draining(first) {
 		return p.state, false
