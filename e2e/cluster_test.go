@@ -547,3 +547,23 @@ func TestClusterGroupOutlivesItsCoordinator(t *testing.T) {
 	}
 	w.stop()
 }
+
+// B1, C15: a broker whose disk is new waits for the end of its former session, holds
+// nothing that it was counted for, and copies it all before it may lead.
+func TestClusterBrokerThatWasWiped(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterOptions{})
+	adm := kadm.NewClient(clusterClient(t, c))
+	createInSync(t, c, adm, "t", 1)
+	w := startWriter(t, c, "t")
+	for range 2 { // whoever leads is wiped, so that the first who was leads again, or could
+		w.more(50)
+		b := c.Broker(leaderOf(t, adm, "t", 0))
+		b.Kill()
+		b.Wipe()
+		b.Restart()
+		allInSync(t, c, adm, "t")
+	}
+	n := w.stop()
+	whole(t, c, "t", n)
+	sums(t, c.Brokers, map[string]int{uncleanElections: 0, underReplicated: 0})
+}
