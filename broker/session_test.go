@@ -237,3 +237,44 @@ func TestATopicThatVanishesLeavesItsLogs(t *testing.T) {
 	c.create("gone", oneEach(2)) // its name is free
 	c.leader("gone", 1)
 }
+
+// A11: past the lease followers vouch for their leader; when one is silent for as
+// long as a lease, nothing is answered any more that another might know better.
+func TestPastTheLeaseFollowersVouch(t *testing.T) {
+	c := startCluster(t, 2, "offsets.topic.num.partitions=1", "offsets.topic.replication.factor=2")
+	found := c.node(1).findCoordinator("g")
+	if found.ErrorCode != 0 {
+		t.Fatalf("coordinator: code %d", found.ErrorCode)
+	}
+	n, other := c.node(found.NodeID), 3-found.NodeID
+	c.create("t", [][]int32{{n.id, other}})
+	c.leader("t", 0)
+	eventually(t, "the group is coordinated", func() bool { return n.heartbeat("g", "nobody", 1) == kerr.UnknownMemberID.Code })
+	for _, topic := range []string{"t", offsetsTopic} {
+		eventually(t, topic+" is in sync", func() bool { return len(c.state(topic, 0).ISR) == 2 })
+	}
+	part := n.topics.Load().byName["t"].partition(0)
+	c.store(n.id).Cut()
+	n.lease.End()
+	produce := func() int16 {
+		return produced(n.dial().call(produceReq(9, 1, "t", 0, n.batch(batch.Spec{}, 1)))).ErrorCode
+	}
+	offsets := n.topics.Load().byName[offsetsTopic].partition(0)
+	eventually(t, "the other vouches", func() bool { return part.Answers() && offsets.Answers() })
+	if code := produce(); code != 0 {
+		t.Errorf("acks=1 while the other follows: code %d", code)
+	}
+	if code := n.heartbeat("g", "nobody", 1); code != kerr.UnknownMemberID.Code {
+		t.Errorf("heartbeat while the other follows: code %d", code)
+	}
+	c.crash(other)
+	eventually(t, "nobody vouches", func() bool { return !part.Answers() && !offsets.Answers() })
+	if code := produce(); code != kerr.NotLeaderForPartition.Code {
+		t.Errorf("acks=1 when nobody vouches: code %d", code)
+	}
+	if code := n.heartbeat("g", "nobody", 1); code != kerr.NotCoordinator.Code {
+		t.Errorf("heartbeat when nobody vouches: code %d", code)
+	}
+	c.store(n.id).Heal()
+	eventually(t, "it answers again", part.Answers)
+}
