@@ -319,3 +319,46 @@ func TestFollowingDoesNotAllocate(t *testing.T) {
 	}
 	t.Logf("%v allocations a fetch", n)
 }
+
+// KIP-595: a fetch that goes on from another history is told where to cut, and
+// counts for nothing.
+func TestAFetchFromAnotherHistoryCountsForNothing(t *testing.T) {
+	l := openSegmentLog(t, segment.Options{})
+	p := New(Config{Log: l, Rules: isr.Rules{Replicas: 2}})
+	for _, epoch := range []int32{2, 5, 6} { // 2 has 0..2, 5 has 3..4, 6 none
+		if err := p.Become(context.Background(), led(me, epoch, me, other), me); err != nil {
+			t.Fatal(err)
+		}
+		for range map[int32]int{2: 3, 5: 2}[epoch] {
+			if _, err := p.Append(textBatch(t, 1, "x"), AppendOptions{Epoch: AnyEpoch, Now: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		last      int32
+		offset    int64
+		diverging segment.EpochEnd
+		err       error
+	}{
+		{2, 4, segment.EpochEnd{Epoch: 2, End: 3}, nil}, // more of 2 than the leader
+		{4, 4, segment.EpochEnd{Epoch: 2, End: 3}, nil}, // an epoch that the leader never saw
+		{5, 6, segment.EpochEnd{Epoch: 5, End: 5}, nil},
+		{1, 2, segment.EpochEnd{Epoch: 1, End: 0}, nil},
+		{7, 5, noEpochEnd, segment.ErrOffsetOutOfRange}, // of the future
+		{-1, 6, noEpochEnd, segment.ErrOffsetOutOfRange},
+		{2, 3, noEpochEnd, nil},
+		{5, 5, noEpochEnd, nil},
+	} {
+		got, _, err := p.Fetched(ReplicaFetch{Member: other, Epoch: 6, Offset: c.offset, LastEpoch: c.last})
+		if got != c.diverging || !errors.Is(err, c.err) {
+			t.Errorf("last epoch %d at %d: %+v, %v; want %+v, %v", c.last, c.offset, got, err, c.diverging, c.err)
+		}
+		if hw := l.Offsets().HighWatermark; c.diverging.Epoch >= 0 && hw != 0 {
+			t.Errorf("last epoch %d at %d: the high watermark is %d", c.last, c.offset, hw)
+		}
+	}
+	if hw := l.Offsets().HighWatermark; hw != 5 {
+		t.Errorf("in the end the high watermark is %d", hw)
+	}
+}
