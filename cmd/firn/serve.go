@@ -88,7 +88,7 @@ func banner(w io.Writer, n *node, took time.Duration) {
 	if s.archive != "" {
 		fmt.Fprintf(w, "  %-10s %s\n", "Archive", s.archive)
 	} else {
-		fmt.Fprintf(w, "  %-10s none: nothing leaves the local disk (archive.url=file:///dir or s3://bucket?… sets one)\n", "Archive")
+		fmt.Fprintf(w, "  %-10s none: nothing leaves the local disk (archive.url=file:///dir or s3://bucket?… sets one, the same for all brokers of a cluster)\n", "Archive")
 	}
 	if s.zookeeper != "" {
 		fmt.Fprintf(w, "  %-10s ZooKeeper %s\n", "Metadata", s.zookeeper)

@@ -128,7 +128,8 @@ func (s *settings) layout(data string) error {
 	}
 	s.zookeeper = s.config.String("zookeeper.connect")
 	s.archive = s.config.String("archive.url")
-	if s.archive == "" && s.usedProfile && !s.config.IsSet("archive.url") {
+	// The brokers of a cluster share one archive, which no broker's own directory is.
+	if s.archive == "" && s.usedProfile && s.zookeeper == "" && !s.config.IsSet("archive.url") {
 		s.archiveIsDefault = true
 		s.archive = "file://" + filepath.ToSlash(filepath.Join(abs, "archive"))
 	}

@@ -172,3 +172,16 @@ func TestParsePosition(t *testing.T) {
 		}
 	}
 }
+
+// TestBrokersOfAClusterHaveNoArchiveOfTheirOwn: a directory of one broker is none
+// for the others.
+func TestBrokersOfAClusterHaveNoArchiveOfTheirOwn(t *testing.T) {
+	alone, err := load(sources{data: t.TempDir()})
+	if err != nil || !strings.HasPrefix(alone.archive, "file://") {
+		t.Errorf("a single broker: archive %q, %v", alone.archive, err)
+	}
+	member, err := load(sources{data: t.TempDir(), set: []string{"broker.id=1", "zookeeper.connect=localhost:2181"}})
+	if err != nil || member.archive != "" || member.config.Topic(nil, false).RemoteStorageEnable {
+		t.Errorf("a member of a cluster: archive %q, %v", member.archive, err)
+	}
+}
