@@ -17,7 +17,8 @@ import (
 )
 
 // followers have this broker's replicas follow their leaders: for each source
-// num.replica.fetchers goroutines, each with a Fetcher and a connection.
+// num.replica.fetchers goroutines, each with a Fetcher and a connection. A change
+// of that number holds for what is assigned from then on.
 //
 //	role taken on ─▶ assign ─▶ Fetcher of its leader ─▶ Next ─▶ peer ─▶ Take… ─┐
 //	                                                     ▲────────────────────┘
