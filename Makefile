@@ -11,7 +11,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
 
 <<<<<<< HEAD
-.PHONY: help build test setup lint unit sim e2e cross vuln bench checker kills minio cluster fuzz clean
+.PHONY: help build test setup lint unit sim e2e cross vuln bench checker kills mutants minio cluster fuzz clean
 =======
 .PHONY: help build test setup lint unit e2e cross vuln bench checker kills mutants minio cluster fuzz clean
 >>>>>>> 14358fb (replication: tests that mutants asked for; make mutants)

@@ -76,7 +76,7 @@ func faults() []fault {
 	var all []fault
 	for _, role := range []string{"leader", "follower", "controller"} {
 		all = append(all,
-			fault{name: "kill-" + role, promised: true, brokers: 3, shortest: 500 * time.Millisecond, longest: 6 * time.Second, do: kill(role)},
+			fault{name: "kill-" + role, promised: true, brokers: 3, shortest: 800 * time.Millisecond, longest: 8 * time.Second, do: kill(role)},
 			fault{name: "pause-" + role, promised: true, brokers: 3, shortest: 300 * time.Millisecond, longest: 8 * time.Second, do: pause(role)},
 			fault{name: "stop-" + role, promised: true, brokers: 3, shortest: 500 * time.Millisecond, longest: 4 * time.Second, do: stop(role)},
 		)

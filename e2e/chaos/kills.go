@@ -20,11 +20,11 @@ func (r *run) killInTurn(ctx context.Context, until time.Duration) (done bool, e
 			return false, nil
 		}
 		began, want := time.Now(), r.load.Acked.Load()+acked
-		for r.load.Acked.Load() < want {
+		for r.load.Acked.Load() < want || r.load.Flying.Load() == 0 {
 			if time.Since(began) > healTime {
 				return false, fmt.Errorf("after %d kills: only %d records acknowledged in %v", r.p.Steps, r.load.Acked.Load()-want+acked, healTime)
 			}
-			if err := r.wait(ctx, 10*time.Millisecond); err != nil {
+			if err := r.wait(ctx, time.Millisecond); err != nil {
 				return false, err
 			}
 		}

@@ -36,6 +36,7 @@ func command(ctx context.Context, args []string) error {
 	partitions := fs.Int("partitions", 9, "of the topic")
 	minio := fs.Bool("minio", true, "archive to MinIO, not to a directory")
 	only := fs.String("faults", "", "names or beginnings of names, by comma; all that fit without it")
+	fs.BoolVar(&o.Brief, "brief", false, "judge by anomalies alone: a run too short to be valid")
 	list := fs.Bool("list", false, "list the faults")
 	dir := fs.String("dir", "", "where the run lies; a temporary directory without it")
 	old := fs.String("resume", "", "go on with the run that lies here")

@@ -32,6 +32,7 @@ type options struct {
 	Kills      int      // instead of faults by plan
 	Build      []string // for go build
 	Set        []string // more settings of brokers
+	Brief      bool     // a run too short to be valid
 	Tempo      float64  // 1: a thousand records a second
 }
 
@@ -51,6 +52,7 @@ type counts struct {
 	Read, ColdReads          int64
 	LeaderChanges, Elections int64
 	Commits                  int64
+	ReadErrors, Corrupt      int64
 	Deaths                   int // ends of processes that nobody asked for
 	Starts                   int
 	Uploads                  int // segments that the archive holds in the end
@@ -338,6 +340,7 @@ func (r *run) count() {
 	c.Acked, c.Failed, c.Unknown = c.Acked+l.Acked.Load(), c.Failed+l.Failed.Load(), c.Unknown+l.Unknown.Load()
 	c.Read, c.ColdReads = c.Read+l.Read.Load(), c.ColdReads+l.ColdReads.Load()
 	c.LeaderChanges, c.Elections, c.Commits = c.LeaderChanges+l.LeaderChanges.Load(), c.Elections+l.Elections.Load(), c.Commits+l.Commits.Load()
+	c.ReadErrors, c.Corrupt = c.ReadErrors+l.ReadErrors.Load(), c.Corrupt+l.Corrupt.Load()
 	for _, b := range r.stand.Brokers {
 		c.Deaths, c.Starts = c.Deaths+b.Deaths(), c.Starts+b.Starts()
 	}

@@ -1,5 +1,10 @@
 package main
 
+import (
+	"slices"
+	"strings"
+)
+
 // mutant is one way to be wrong.
 type mutant struct {
 	name, file, old, new string
@@ -11,7 +16,21 @@ func tests(packages, match string) layer { return layer{packages: packages, matc
 
 // mutants are all rows.
 func mutants() []mutant {
-	return append(append(archiveMutants(), logMutants()...), clusterMutants()...)
+	return slices.Concat(archiveMutants(), logMutants(), clusterMutants(), processMutants())
+}
+
+// processMutants show that the checker sees, on real processes, what is wrong.
+func processMutants() []mutant {
+	chaos := func(args string) layer {
+		return layer{command: append([]string{"go", "run", "./e2e/chaos", "-brief", "-build", "OVERLAY", "-duration"}, strings.Fields(args)...)}
+	}
+	kills, repeats, store := chaos("25s -seed 3 -faults kill-leader"), chaos("15s -seed 3 -faults repeat-produces"), chaos("15s -seed 3 -brokers 1 -partitions 3 -faults store-down")
+	return []mutant{
+		{"processes: ack-before-replication", "replication/append.go", "case !p.Committed(a.Last):", "case false:", "R1", kills},
+		{"processes: hw-is-leo", "replication/isr/tracker.go", "if low < 0 || e < low {", "if low < 0 || e > low {", "R1", kills},
+		{"processes: no-dedup", "segment/append.go", "if a, ok := l.duplicateLocked(b); ok {", "if a, ok := l.duplicateLocked(b); ok && false {", "E1", repeats},
+		{"processes: drop-local-before-pointer", "tiering/evict.go", "bound = max(ptr.ArchivedEnd, ptr.LogStart)", "bound = l.local.Offsets().HighWatermark", "T4", store},
+	}
 }
 
 // archiveMutants are tiering's.

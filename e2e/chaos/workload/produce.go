@@ -48,6 +48,7 @@ func (l *Load) incarnation(ctx context.Context, kind string, rng *rand.Rand) {
 			n, from := next[p], l.now()
 			next[p]++
 			size := l.c.Bytes/2 + rng.IntN(l.c.Bytes)
+			l.Flying.Add(1)
 			// The record outlives ctx: it has an outcome, whatever happens.
 			cl.Produce(context.Background(), &kgo.Record{Partition: p, Value: encode(p, name, n, size)}, func(r *kgo.Record, err error) {
 				if h, to := l.c.History.Of(p), l.now(); err == nil {
@@ -58,6 +59,7 @@ func (l *Load) incarnation(ctx context.Context, kind string, rng *rand.Rand) {
 					l.Unknown.Add(1)
 					retired.Store(true)
 				}
+				l.Flying.Add(-1)
 				<-slots
 			})
 		}

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -17,10 +18,11 @@ type reader struct {
 	l    *Load
 	name string
 	cl   *kgo.Client
+	next map[int32]int64 // the offset that each partition is read at next
 }
 
 func (l *Load) reader(from map[int32]int64, more ...kgo.Opt) *reader {
-	r := &reader{l: l, name: l.name("c")}
+	r := &reader{l: l, name: l.name("c"), next: maps.Clone(from)}
 	at := map[int32]kgo.Offset{}
 	for p, offset := range from {
 		at[p] = kgo.NewOffset().At(offset)
@@ -51,7 +53,11 @@ func (r *reader) poll(ctx context.Context, limit time.Duration, each func(p int3
 				over = true
 			}
 			if errors.Is(t.Err, kerr.OffsetOutOfRange) {
+				r.l.c.History.Of(t.Partition).Offset("range", from, to, r.name, r.next[t.Partition])
 				over = true
+			}
+			if errors.Is(t.Err, kerr.CorruptMessage) {
+				r.l.Corrupt.Add(1)
 			}
 		}
 		if len(t.Records) == 0 {
@@ -67,6 +73,7 @@ func (r *reader) poll(ctx context.Context, limit time.Duration, each func(p int3
 		}
 		r.l.c.History.Of(t.Partition).Read(from, to, r.name, runs)
 		n += len(t.Records)
+		r.next[t.Partition] = t.Records[len(t.Records)-1].Offset + 1
 		each(t.Partition, t.Records[0].Offset, t.Records[len(t.Records)-1].Offset)
 	})
 	r.l.Read.Add(int64(n))

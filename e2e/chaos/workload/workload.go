@@ -39,10 +39,13 @@ type Load struct {
 	// Acked counts acknowledged records at acks=all, ColdReads answers of records
 	// that no leader had on its disk, LeaderChanges and Elections what they say.
 	Acked, Failed, Unknown              atomic.Int64
+	Flying                              atomic.Int64 // sent and not answered, now
 	Read, ColdReads, Passes             atomic.Int64
 	LeaderChanges, Elections            atomic.Int64
 	Commits                             atomic.Int64
 	ReadErrors, OffsetErrors, GroupFail atomic.Int64
+	// Corrupt counts reads that were told of damage in the archive.
+	Corrupt atomic.Int64
 
 	watch watch
 }
