@@ -20,6 +20,7 @@ func clusterFaults() []fault {
 	const s = time.Second
 	all := []fault{
 		{name: "cut-peers-leader", promised: true, brokers: 3, shortest: s, longest: 8 * s, do: isolate("leader", true)},
+		{name: "cut-kill-leader", promised: true, brokers: 3, shortest: s, longest: 6 * s, do: cutKill},
 		{name: "cut-peers-follower", promised: true, brokers: 3, shortest: s, longest: 8 * s, do: isolate("follower", true)},
 		{name: "cut-peers-in", promised: true, brokers: 3, shortest: s, longest: 8 * s, do: isolate("any", false)},
 		{name: "cut-one-edge", promised: true, brokers: 3, shortest: s, longest: 8 * s, do: edge(link.Fault{Cut: true})},
@@ -77,6 +78,17 @@ func isolate(role string, both bool) func(*victims) (func(context.Context) error
 		}
 		return together(heals), nil
 	}
+}
+
+// cutKill cuts a leader off from its followers and kills it a little later: what
+// it has acknowledged on its own is lost.
+func cutKill(v *victims) (func(context.Context) error, error) {
+	b := v.broker("leader")
+	heal := b.Peers.Add(link.Fault{Cut: true})
+	time.Sleep(500 * time.Millisecond)
+	b.Kill()
+	heal()
+	return again(b), nil
 }
 
 // edge puts a fault on what one follower sends to one other.

@@ -90,7 +90,7 @@ func dumpLog(ctx context.Context, seeds []string, h *workload.Histories) error {
 }
 
 // standstill is how long the final read may get nothing.
-const standstill = 60 * time.Second
+const standstill = 30 * time.Second
 
 // dumpReplica reads a stopped broker's own files. A broker without the partition
 // is no replica of it.

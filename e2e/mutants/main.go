@@ -221,7 +221,7 @@ func (l layer) String() string {
 }
 
 // longest is how long one run may take; a mutant that hangs is caught.
-const longest = 2 * time.Minute
+const longest = 4 * time.Minute
 
 // run tells whether the layer has noticed. A build that fails notices nothing.
 func (l layer) run(ctx context.Context, root, overlay string) (caught bool, out string, err error) {
@@ -265,10 +265,9 @@ func (l layer) run(ctx context.Context, root, overlay string) (caught bool, out 
 
 // first is the first line that tells what failed.
 func first(out string) string {
-	for line := range strings.Lines(out) {
-		line = strings.TrimSpace(line)
-		for _, sign := range []string{"--- FAIL: ", "panic: ", "verdict: ", "fatal error: "} {
-			if rest, ok := strings.CutPrefix(line, sign); ok {
+	for _, sign := range []string{"--- FAIL: ", "verdict: ", "panic: ", "fatal error: ", "chaos: seed "} {
+		for line := range strings.Lines(out) {
+			if rest, ok := strings.CutPrefix(strings.TrimSpace(line), sign); ok && (sign != "chaos: seed " || strings.Contains(rest, " in ")) {
 				name, _, _ := strings.Cut(rest, " (")
 				return strings.TrimSpace(strings.TrimSuffix(sign, "--- FAIL: ") + name)
 			}

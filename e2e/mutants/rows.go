@@ -24,11 +24,11 @@ func processMutants() []mutant {
 	chaos := func(args string) layer {
 		return layer{command: append([]string{"go", "run", "./e2e/chaos", "-brief", "-build", "OVERLAY", "-duration"}, strings.Fields(args)...)}
 	}
-	kills, repeats, store := chaos("25s -seed 3 -faults kill-leader"), chaos("15s -seed 3 -faults repeat-produces"), chaos("15s -seed 3 -brokers 1 -partitions 3 -faults store-down")
+	kills, repeats, store := chaos("25s -seed 3 -faults cut-kill-leader"), chaos("15s -seed 3 -faults repeat-produces"), chaos("15s -seed 3 -brokers 1 -partitions 3 -faults store-down")
 	return []mutant{
 		{"processes: ack-before-replication", "replication/append.go", "case !p.Committed(a.Last):", "case false:", "R1", kills},
 		{"processes: hw-is-leo", "replication/isr/tracker.go", "if low < 0 || e < low {", "if low < 0 || e > low {", "R1", kills},
-		{"processes: no-dedup", "segment/append.go", "if a, ok := l.duplicateLocked(b); ok {", "if a, ok := l.duplicateLocked(b); ok && false {", "E1", repeats},
+		{"processes: no-dedup", "segment/append.go", "next := l.st.mu.End\n\tif o.Origin", "next := l.st.mu.End\n\to.Origin = OriginCoordinator\n\tif o.Origin", "E1", repeats},
 		{"processes: drop-local-before-pointer", "tiering/evict.go", "bound = max(ptr.ArchivedEnd, ptr.LogStart)", "bound = l.local.Offsets().HighWatermark", "T4", store},
 	}
 }
