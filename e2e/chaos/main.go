@@ -70,7 +70,8 @@ func command(ctx context.Context, args []string) error {
 // main runs a slice, and judges if it was the last.
 func (r *run) main(ctx context.Context) error {
 	var err error
-	if r.dir == "" {
+	temporary := r.dir == ""
+	if temporary {
 		if r.dir, err = os.MkdirTemp("", "firn-chaos-"); err != nil {
 			return err
 		}
@@ -98,6 +99,9 @@ func (r *run) main(ctx context.Context) error {
 	}
 	if !ok {
 		return fmt.Errorf("seed %d failed; everything lies in %s", o.Seed, r.dir)
+	}
+	if temporary {
+		return os.RemoveAll(r.dir)
 	}
 	return nil
 }
