@@ -39,7 +39,7 @@ func (n *node) edit(topic, key string, op kmsg.IncrementalAlterConfigOp, value *
 func (n *node) config(topic, key string) kmsg.DescribeConfigsResponseResourceConfig {
 	n.t.Helper()
 	req := kmsg.NewPtrDescribeConfigsRequest()
-	req.Version, req.IncludeSynonyms = 4, true
+	req.Version, req.IncludeSynonyms, req.IncludeDocumentation = 4, true, true
 	res := kmsg.NewDescribeConfigsRequestResource()
 	res.ResourceType, res.ResourceName, res.ConfigNames = kmsg.ConfigResourceTypeTopic, topic, []string{key}
 	if topic == "" {
@@ -51,6 +51,16 @@ func (n *node) config(topic, key string) kmsg.DescribeConfigsResponseResourceCon
 		n.t.Fatalf("describe %s of %q: code %d %s, %d configs", key, topic, out.ErrorCode, words(out.ErrorMessage), len(out.Configs))
 	}
 	return out.Configs[0]
+}
+
+func TestConfigsAreDocumented(t *testing.T) {
+	n := startNode(t, t.TempDir())
+	n.create("t", 1)
+	for topic, key := range map[string]string{"t": "segment.ms", "": "log.roll.ms"} {
+		if d := n.config(topic, key).Documentation; d == nil || !strings.Contains(*d, "Milliseconds") {
+			t.Errorf("%s: %v", key, d)
+		}
+	}
 }
 
 // TestEachTopicConfigTakesEffectWhenTheAnswerComes: an alteration is answered

@@ -13,7 +13,7 @@ import (
 // handleDescribeConfigs answers DescribeConfigs: v1–4, for topics and brokers.
 //
 //	v1 sources and synonyms
-//	v3 types; documentation, which is optional, is null
+//	v3 types, and documentation for who asks
 func handleDescribeConfigs(b *Broker, _ context.Context, r *request) kmsg.Response {
 	req := r.msg.(*kmsg.DescribeConfigsRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
@@ -25,7 +25,7 @@ func handleDescribeConfigs(b *Broker, _ context.Context, r *request) kmsg.Respon
 		entries, err := b.describeConfigs(x, in)
 		out.ErrorCode, out.ErrorMessage = errorCode(err), errorMessage(err)
 		for _, e := range entries {
-			out.Configs = append(out.Configs, describedConfig(e, req.IncludeSynonyms))
+			out.Configs = append(out.Configs, describedConfig(e, req.IncludeSynonyms, req.IncludeDocumentation))
 		}
 		resp.Resources = append(resp.Resources, out)
 	}
@@ -71,13 +71,16 @@ func (b *Broker) checkBrokerName(name string) error {
 	return nil
 }
 
-func describedConfig(e config.Entry, synonyms bool) kmsg.DescribeConfigsResponseResourceConfig {
+func describedConfig(e config.Entry, synonyms, docs bool) kmsg.DescribeConfigsResponseResourceConfig {
 	out := kmsg.NewDescribeConfigsResponseResourceConfig()
 	out.Name, out.Value = e.Key.Name, configValue(e.Value)
 	out.ReadOnly, out.IsSensitive = e.ReadOnly, e.Key.Secret
 	out.Source = kmsg.ConfigSource(e.Value.Source)
 	out.IsDefault = e.Value.Source == config.SourceDefault
 	out.ConfigType = configTypes[e.Key.Type]
+	if docs && e.Key.Doc != "" {
+		out.Documentation = &e.Key.Doc
+	}
 	if synonyms {
 		for _, v := range e.Synonyms {
 			s := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()

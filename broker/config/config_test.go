@@ -241,3 +241,22 @@ func TestADiskKeepsAReserveUnlessToldNot(t *testing.T) {
 		}
 	}
 }
+
+// TestTopicKeysAreDocumented: every topic key that a describe lists says what it
+// does, and so does the broker key that is its default.
+func TestTopicKeysAreDocumented(t *testing.T) {
+	r := NewRegistry()
+	for _, k := range r.Keys(ScopeTopic) {
+		if k.listed() && k.Doc == "" {
+			t.Errorf("%s has no documentation", k.Name)
+		}
+	}
+	if k, _ := r.Broker("log.roll.ms"); !strings.Contains(k.Doc, "segment.ms") {
+		t.Errorf("log.roll.ms: %q", k.Doc)
+	}
+	for _, k := range r.Keys(ScopeBroker) {
+		if k.Stance == "ours" && k.Doc == "" {
+			t.Errorf("%s has no documentation", k.Name)
+		}
+	}
+}

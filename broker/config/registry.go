@@ -15,6 +15,9 @@ var kafkaKeys string
 //go:embed ours.tsv
 var ownKeys string
 
+//go:embed docs.tsv
+var keyDocs string
+
 // Scope tells what a key configures.
 type Scope string
 
@@ -72,6 +75,8 @@ type Key struct {
 	Secret     bool
 	Synonyms   []string
 	Stance     Stance
+	// Doc is what it does, in a sentence or two; empty for keys without effect.
+	Doc string
 }
 
 // Registry is every key that we know.
@@ -111,6 +116,7 @@ func NewRegistry() *Registry {
 		}
 		r.order = append(r.order, k)
 	}
+	r.document()
 	slices.SortFunc(r.order, func(a, b *Key) int {
 		if c := strings.Compare(string(a.Scope), string(b.Scope)); c != 0 {
 			return c
@@ -118,6 +124,32 @@ func NewRegistry() *Registry {
 		return strings.Compare(a.Name, b.Name)
 	})
 	return r
+}
+
+// document gives the keys their docs. A broker key that is a topic's default does
+// for all topics what that does for one.
+func (r *Registry) document() {
+	for line := range strings.Lines(keyDocs) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if f[0] == "" || f[0][0] == '#' {
+			continue
+		}
+		of := r.broker
+		if Scope(f[0]) == ScopeTopic {
+			of = r.topic
+		}
+		if len(f) != 3 || of[f[1]] == nil {
+			panic(fmt.Sprintf("config: docs of no key: %q", line))
+		}
+		of[f[1]].Doc = f[2]
+	}
+	for _, t := range r.topic {
+		for _, name := range t.Synonyms {
+			if b := r.broker[name]; b != nil && b.Doc == "" && t.Doc != "" {
+				b.Doc = "The default of topics' " + t.Name + ". " + t.Doc
+			}
+		}
+	}
 }
 
 // Broker finds a broker key.
