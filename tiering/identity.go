@@ -71,20 +71,38 @@ func TakeOver(ctx context.Context, store objstore.Store, old, next Identity) err
 }
 
 // checkOwner reports whether firn.json still carries our ids. It is asked
-// before anything is deleted by a listing.
+// before anything is deleted by a listing. ErrNotOurs is for good, and firn.json
+// has no checksum: only two answers that agree prove it (T5).
 func checkOwner(ctx context.Context, store objstore.Store, ours Identity) error {
-	id, err := LoadIdentity(ctx, store)
-	if errors.Is(err, objstore.ErrNotFound) {
-		return fmt.Errorf("%w: firn.json is gone; put it back, or point archive.url at the right prefix", ErrNotOurs)
-	}
-	if err != nil {
+	first, err := readOwner(ctx, store)
+	if err != nil || first.is(ours) {
 		return err
 	}
-	if id.ClusterID != ours.ClusterID || id.ArchiveID != ours.ArchiveID {
-		return fmt.Errorf("%w: firn.json names cluster %s, archive %s; this broker has %s, %s: another took it over by restore or adopt, "+
-			"so this broker stops uploading to it and deleting from it", ErrNotOurs, id.ClusterID, id.ArchiveID, ours.ClusterID, ours.ArchiveID)
+	id, err := readOwner(ctx, store)
+	switch {
+	case err != nil || id.is(ours):
+		return err
+	case id != first:
+		return fmt.Errorf("%w: firn.json is read differently each time", ErrUnavailable)
+	case id == Identity{}:
+		return fmt.Errorf("%w: firn.json is gone; put it back, or point archive.url at the right prefix", ErrNotOurs)
 	}
-	return nil
+	return fmt.Errorf("%w: firn.json names cluster %s, archive %s; this broker has %s, %s: another took it over by restore or adopt, "+
+		"so this broker stops uploading to it and deleting from it", ErrNotOurs, id.ClusterID, id.ArchiveID, ours.ClusterID, ours.ArchiveID)
+}
+
+// readOwner reads firn.json; it is empty if there is none.
+func readOwner(ctx context.Context, store objstore.Store) (Identity, error) {
+	id, err := LoadIdentity(ctx, store)
+	if errors.Is(err, objstore.ErrNotFound) {
+		return Identity{}, nil
+	}
+	return id, err
+}
+
+// is: both name the same owner.
+func (id Identity) is(other Identity) bool {
+	return id.ClusterID == other.ClusterID && id.ArchiveID == other.ArchiveID
 }
 
 // Start is what a broker knows of its archive when it starts.

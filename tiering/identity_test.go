@@ -1,6 +1,7 @@
 package tiering
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -123,4 +124,42 @@ func FuzzDecodeJSON(f *testing.F) {
 			}
 		}
 	})
+}
+
+// T5: what is read wrongly once must not end the uploads of a process for good.
+func TestOnlyTwoAnswersThatAgreeProveAnotherOwner(t *testing.T) {
+	store := objstore.NewMem()
+	ours, err := CheckStart(t.Context(), store, Start{ClusterID: "c1", NewMetadata: true, NewID: func() string { return "a1" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(faults ...objstore.Fault) error {
+		n := 0
+		return checkOwner(t.Context(), objstore.Inject(store, func(objstore.Op) (x objstore.Fault) {
+			if n < len(faults) {
+				x = faults[n]
+			}
+			n++
+			return x
+		}), ours)
+	}
+	wrong := func(letter byte) objstore.Fault {
+		return objstore.Fault{Corrupt: func(_ int64, b []byte) { copy(b[bytes.Index(b, []byte("c1")):], []byte{letter}) }}
+	}
+	gone := objstore.Fault{After: objstore.ErrNotFound}
+	for name, faults := range map[string][]objstore.Fault{
+		"right": nil, "wrong once": {wrong('x')}, "gone once": {gone},
+	} {
+		if err := ask(faults...); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := ask(wrong('x'), wrong('y')); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotOurs) {
+		t.Errorf("wrong in two ways: %v", err)
+	}
+	for name, faults := range map[string][]objstore.Fault{"wrong twice": {wrong('x'), wrong('x')}, "gone twice": {gone, gone}} {
+		if err := ask(faults...); !errors.Is(err, ErrNotOurs) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
