@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"firn/replication"
 	"firn/replication/meta"
@@ -63,7 +63,7 @@ func (w *world) checkReplica(p *process, r *replica) {
 		w.fail("R5: %s was cut to %d, below what it knew as committed, %d", who, o.End, s.hw)
 	}
 	if o.LocalStart > s.local {
-		w.checkLocalStart(who, part, o.LocalStart)
+		w.checkLocalStart(who, part, o)
 	}
 	s.local, s.end = o.LocalStart, o.End
 	if leads && s.led != epoch {
@@ -116,10 +116,14 @@ func (w *world) compare(who string, r *replica, from, below int64, until segment
 }
 
 // checkLocalStart: nothing leaves the disk before the pointer lets it (T4).
-func (w *world) checkLocalStart(who string, part int32, local int64) {
+func (w *world) checkLocalStart(who string, part int32, o segment.Offsets) {
 	ptr := w.tree[part].ptr
-	if allowed := max(ptr.ArchivedEnd, ptr.LogStart); local > allowed {
-		w.fail("T4: %s begins at %d on disk, the pointer lets go only what is below %d", who, local, allowed)
+	allowed := max(ptr.ArchivedEnd, ptr.LogStart)
+	if ptr.Sequence == 0 {
+		allowed = max(allowed, o.LogStart) // without a pointer the leader's counts
+	}
+	if o.LocalStart > allowed {
+		w.fail("T4: %s begins at %d on disk, the pointer lets go only what is below %d", who, o.LocalStart, allowed)
 	}
 }
 
@@ -169,6 +173,9 @@ func (w *world) checkAck(p *process, index int32, a replication.Appended) {
 // the end (T7).
 func (w *world) checkOutOfRange(who string, part int32, at int64, o segment.Offsets, v replication.View) {
 	ptr := w.tree[part].ptr
+	if ptr.Sequence == 0 {
+		ptr.LogStart = o.LogStart // of a log without a pointer the leader's counts
+	}
 	if at >= ptr.LogStart && at < o.HighWatermark {
 		w.fail("T7: %s: offset %d of partition %d is out of range, the log is %d to %d (%+v)", who, at, part, ptr.LogStart, o.HighWatermark, o)
 	}
@@ -265,6 +272,10 @@ func (w *world) movedPointer(who string, part int32, before, after meta.Pointer)
 	if m.ArchivedEnd != after.ArchivedEnd || m.LogStart != after.LogStart || m.Seq != after.Sequence || m.LastEpoch != after.LastEpoch {
 		w.fail("T3: manifest %+v, pointer %+v", m, after)
 	}
+	// D2: who has been replaced can't pass, however late its write arrives.
+	if now := w.tree[part].state.LeaderEpoch; after.Sequence > before.Sequence && m.Epoch != now {
+		w.fail("T3: %s moved the pointer of %d to a manifest of epoch %d, the partition is in epoch %d", who, part, m.Epoch, now)
+	}
 	a.keys[after.ManifestKey] = true
 	var all []tiering.Entry
 	for i := range m.Pages {
@@ -357,12 +368,12 @@ func (w *world) has(key string) bool {
 	return ok
 }
 
-// wroteObject: no key is written twice with other bytes (T2).
-func (w *world) wroteObject(who, key string, b []byte) {
-	old, ok := w.object(key)
-	if ok && !bytes.Equal(old, b) && !bytes.HasSuffix([]byte(key), []byte(".json")) {
-		w.fail("T2: %s overwrites %s", who, key)
+// wroteObject: no key is written twice (T2), but what says whose it is.
+func (w *world) wroteObject(who, key string) {
+	if !strings.HasSuffix(key, ".json") && w.bucket.ever[key] {
+		w.fail("T2: %s writes %s again", who, key)
 	}
+	w.bucket.ever[key] = true
 }
 
 // deletingObject: nothing that a pointer leads to is deleted (T4).

@@ -118,6 +118,34 @@ func (c *client) send(ctx context.Context, part int32, id *int64, sequence *int3
 	return false
 }
 
+// hurry writes with acks=1 and doesn't care: what makes logs differ where leaders
+// change.
+func (c *client) hurry(ctx context.Context, part int32) {
+	for n := 0; c.pause(ctx, time.Duration(c.rng.IntN(int(c.w.plan.hurry)))) == nil; n++ {
+		to := c.target(part)
+		for i := range 1 + c.rng.IntN(8) {
+			b := batch.NewBuilder(batch.Spec{})
+			v := fmt.Sprintf("%s/%d/%d", c.name, n, i) + strings.Repeat(".", c.rng.IntN(60))
+			c.w.history.sent(part, []string{v})
+			b.Add(to.now().UnixMilli(), nil, []byte(v))
+			raw, err := b.Build()
+			if err != nil {
+				c.w.fail("%s: %v", c.name, err)
+				return
+			}
+			if _, err := call(ctx, c.w, nil, c.name, to, c.request("produce"), patience, func(_ context.Context, p *process) error {
+				if !p.opened.Load() {
+					return errRefused
+				}
+				_, err := p.parts[part].part.Append(raw, replication.AppendOptions{Epoch: replication.AnyEpoch, Now: p.m.now().UnixMilli()})
+				return err
+			}); err != nil {
+				break
+			}
+		}
+	}
+}
+
 // serveProduce appends and waits for the ack, as broker's Produce does.
 func (p *process) serveProduce(ctx context.Context, index int32, raw []byte) produced {
 	if !p.opened.Load() {
@@ -207,14 +235,19 @@ func (c *client) consume(ctx context.Context, part int32) {
 	}
 }
 
+// stale is how old the answer of a leader may be that has been replaced and
+// doesn't know it: past its own lease it goes by what its followers have proven,
+// which is good for as long (§5).
+var stale = replication.LeaseTimes(sessionTimeout).Length
+
 // latest asks for the end of what can be read, of who says that it leads: what
-// was acknowledged before the question is in it (A10, A11).
+// was acknowledged well before the question is in it (A10, A11).
 func (c *client) latest(ctx context.Context, part int32) {
 	type answer struct {
 		end int64
 		err error
 	}
-	acked := c.w.history.ackedEnd(part)
+	acked := c.w.history.ackedEnd(part, time.Now().Add(-stale))
 	to := c.target(part)
 	a, err := call(ctx, c.w, nil, c.name, to, c.request("latest"), patience, func(_ context.Context, p *process) answer {
 		if !p.opened.Load() {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"sort"
 	"sync"
+	"time"
 
 	"firn/segment/batch"
 )
@@ -22,9 +24,13 @@ type partHistory struct {
 	// at is where a value was first committed; sent holds those that were written.
 	at   map[string]int64
 	sent map[string]bool
-	// acks is how many records were acknowledged, ackEnd the end of the last.
-	acks   int
-	ackEnd int64
+	// acks are the ends of what was acknowledged, rising, and since when.
+	acks []ackedAt
+}
+
+type ackedAt struct {
+	at  time.Time
+	end int64
 }
 
 type record struct {
@@ -95,15 +101,21 @@ func (h *history) acked(part int32, first int64, values []string) {
 			return
 		}
 	}
-	p.acks += len(values)
-	p.ackEnd = max(p.ackEnd, first+int64(len(values)))
+	if end := first + int64(len(values)); len(p.acks) == 0 || p.acks[len(p.acks)-1].end < end {
+		p.acks = append(p.acks, ackedAt{time.Now(), end})
+	}
 }
 
-// ackedEnd is the end of what was acknowledged to a client so far.
-func (h *history) ackedEnd(part int32) int64 {
+// ackedEnd is the end of what had been acknowledged to clients at a moment.
+func (h *history) ackedEnd(part int32, at time.Time) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.parts[part].ackEnd
+	acks := h.parts[part].acks
+	n := sort.Search(len(acks), func(i int) bool { return acks[i].at.After(at) })
+	if n == 0 {
+		return 0
+	}
+	return acks[n-1].end
 }
 
 // read checks what a consumer has got, and returns where it goes on.

@@ -272,7 +272,7 @@ func (p *process) upload(r *replica) {
 		for {
 			more, err := r.tiered.Step(ctx, p.m.now())
 			if err != nil {
-				p.log.note("%s: %v", what, err)
+				p.log.note("%s: %s", what, withoutID(err.Error()))
 			}
 			if !more || err != nil || p.pause(p.ctx, what, time.Millisecond) != nil {
 				break
@@ -287,14 +287,14 @@ func (p *process) keep(r *replica) {
 	ctx := as(p.ctx, what)
 	for n := 1; p.pause(p.ctx, what, 700*time.Millisecond) == nil; n++ {
 		if err := r.tiered.Keep(ctx, p.m.now()); err != nil {
-			p.log.note("%s: %v", what, err)
+			p.log.note("%s: %s", what, withoutID(err.Error()))
 		}
-		if n%6 != 0 {
+		if n%3 != 0 {
 			continue
 		}
 		swept, err := r.tiered.Sweep(ctx, p.m.now())
 		if err != nil {
-			p.log.note("%s: sweep: %v", what, err)
+			p.log.note("%s: sweep: %s", what, withoutID(err.Error()))
 		}
 		p.w.counts.add("orphans swept", swept)
 	}
@@ -307,7 +307,7 @@ func (p *process) evict(r *replica) {
 	for p.pause(p.ctx, what, 500*time.Millisecond) == nil {
 		before := r.local.Offsets().LocalStart
 		if err := r.tiered.Evict(ctx, p.m.now()); err != nil {
-			p.log.note("%s: %v", what, err)
+			p.log.note("%s: %s", what, withoutID(err.Error()))
 		}
 		if o := r.local.Offsets(); o.LocalStart > before {
 			p.log.note("%s: to %d", what, o.LocalStart)

@@ -34,7 +34,7 @@ func (l *logBook) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
-	l.note("%s", b.String())
+	l.note("%s", withoutID(b.String()))
 	return nil
 }
 

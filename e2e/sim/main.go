@@ -20,6 +20,7 @@ func main() {
 	from := flag.Uint64("from", 1, "the first seed")
 	seed := flag.Uint64("seed", 0, "run this seed alone")
 	show := flag.Bool("trace", false, "print what happens")
+	first := flag.Bool("failfast", false, "stop at the first seed that fails")
 	shrinks := flag.Bool("shrink", false, "with -seed: leave out the faults that its failure doesn't take")
 	disks := flag.Bool("disk", false, "with -trace: print what changes on disks, too")
 	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "how many seeds at a time")
@@ -38,7 +39,7 @@ func main() {
 		shrink(*seed)
 		return
 	}
-	r := runSeeds(*from, *seeds, *count, *workers, out, *disks, func(one result) {
+	r := runSeeds(runs{from: *from, n: *seeds, enough: *count, workers: *workers, failFast: *first, out: out, disks: *disks}, func(one result) {
 		if one.err != nil {
 			fmt.Printf("seed %d: %v\n", one.seed, one.err)
 		} else if *seed > 0 {
@@ -71,25 +72,35 @@ func (r report) String() string {
 		r.ran, r.counted, r.failed, r.took.Round(time.Millisecond), float64(r.ran)/r.took.Seconds(), r.counts)
 }
 
-// runSeeds runs n seeds, some at a time, and tells of each; not more of them than
-// it takes for enough to count, if enough isn't 0.
-func runSeeds(from uint64, n, enough, workers int, out io.Writer, disks bool, tell func(result)) report {
+// runs are the seeds to run.
+type runs struct {
+	from uint64
+	n    int
+	// enough, if not 0, is how many seeds that count are enough.
+	enough, workers int
+	failFast        bool
+	out             io.Writer // of the trace
+	disks           bool
+}
+
+// runSeeds runs seeds, some at a time, and tells of each.
+func runSeeds(w runs, tell func(result)) report {
 	r := report{counts: newCounts()}
 	began := time.Now()
 	var mu sync.Mutex
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range max(workers, 1) {
+	for range max(w.workers, 1) {
 		wg.Go(func() {
 			for {
 				i := next.Add(1) - 1
 				mu.Lock()
-				done := i >= int64(n) || enough > 0 && r.counted >= enough
+				done := i >= int64(w.n) || w.enough > 0 && r.counted >= w.enough || w.failFast && r.failed > 0
 				mu.Unlock()
 				if done {
 					return
 				}
-				one := runSeed(newPlan(from+uint64(i)), out, disks)
+				one := runSeed(newPlan(w.from+uint64(i)), w.out, w.disks)
 				mu.Lock()
 				r.ran++
 				if one.err != nil {

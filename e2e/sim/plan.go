@@ -20,6 +20,8 @@ type plan struct {
 	producers  int // for each partition
 	consumers  int
 	think      time.Duration // between two writes of a producer, at most
+	// hurry is the same for those who write with acks=1.
+	hurry time.Duration
 	// flushMessages is flush.messages: 1 makes every ack wait for its fsync (S6).
 	flushMessages int64
 	policy        tiering.Policy
@@ -44,7 +46,8 @@ func newPlan(seed uint64) plan {
 		producers:  1 + r.IntN(2),
 		consumers:  1,
 		think:      time.Duration(40+r.IntN(120)) * time.Millisecond,
-		grace:      time.Duration(1+r.IntN(4)) * time.Second,
+		hurry:      time.Duration(100+r.IntN(1500)) * time.Millisecond,
+		grace:      time.Duration(50+r.IntN(3000)) * time.Millisecond,
 		sweepEvery: 5 * time.Second,
 		faultEvery: time.Duration(1000+r.IntN(2500)) * time.Millisecond,
 		policy: tiering.Policy{

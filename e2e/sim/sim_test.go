@@ -34,7 +34,7 @@ func TestMutant(t *testing.T) {
 }
 
 func simulateSeeds(t *testing.T, from uint64, n int) {
-	r := runSeeds(from, n, 0, runtime.GOMAXPROCS(0), nil, false, func(one result) {
+	r := runSeeds(runs{from: from, n: n, workers: runtime.GOMAXPROCS(0)}, func(one result) {
 		if one.err != nil {
 			t.Errorf("seed %d: %v", one.seed, one.err)
 		}

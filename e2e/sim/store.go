@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"regexp"
 	"sync"
 	"time"
 
@@ -24,8 +25,11 @@ type bucket struct {
 	faulty bool
 	counts *counts
 	// wrote and deleting are called before an object is there, or gone.
-	wrote    func(who, key string, b []byte)
+	wrote    func(who, key string)
 	deleting func(who, key string)
+
+	// ever are the keys that were ever written.
+	ever map[string]bool
 
 	mu     sync.Mutex
 	calls  map[string]int // by caller and what it asks for, to tell calls apart
@@ -33,7 +37,7 @@ type bucket struct {
 }
 
 func newBucket(s *sched, c *counts) *bucket {
-	return &bucket{s: s, mem: objstore.NewMem(), counts: c, calls: map[string]int{}, hidden: map[string]time.Time{}}
+	return &bucket{s: s, mem: objstore.NewMem(), counts: c, ever: map[string]bool{}, calls: map[string]int{}, hidden: map[string]time.Time{}}
 }
 
 var (
@@ -52,6 +56,12 @@ var (
 	_ objstore.Swapper = (*storeClient)(nil)
 )
 
+// ids are the random part of a key: which of two actors draws first at the same
+// moment is nobody's business.
+var ids = regexp.MustCompile("-[0-9a-f]{16}")
+
+func withoutID(key string) string { return ids.ReplaceAllString(key, "") }
+
 // storeFault is what goes wrong with one call.
 type storeFault struct{ before, after, corrupt, hide bool }
 
@@ -59,7 +69,7 @@ type storeFault struct{ before, after, corrupt, hide bool }
 // the answer any more. The answer follows.
 func (c *storeClient) call(ctx context.Context, what string, f func(storeFault) error) error {
 	b := c.b
-	name := c.p.name + actor(ctx) + " " + what
+	name := c.p.name + actor(ctx) + " " + withoutID(what)
 	b.mu.Lock()
 	b.calls[name]++
 	key := fmt.Sprintf("%s #%d", name, b.calls[name])
@@ -126,7 +136,7 @@ func (c *storeClient) Put(ctx context.Context, key string, body io.ReaderAt, siz
 		return err
 	}
 	return c.call(ctx, "put "+key, func(x storeFault) error {
-		c.b.wrote(c.p.name, key, b)
+		c.b.wrote(c.p.name, key)
 		if x.hide {
 			c.b.hide(key)
 		}

@@ -174,6 +174,9 @@ func (w *world) begin() {
 			w.clients.Go(func() { c.produce(ctx, part) })
 			n++
 		}
+		c := newClient(w, fmt.Sprintf("hasty producer %d", part), n)
+		w.clients.Go(func() { c.hurry(ctx, part) })
+		n++
 		for i := range w.plan.consumers {
 			c := newClient(w, fmt.Sprintf("consumer %d.%d", part, i), n)
 			w.clients.Go(func() { c.consume(ctx, part) })
@@ -229,9 +232,16 @@ func (w *world) heal() {
 	w.healing = true
 	w.endFaults()
 	deadline := time.Now().Add(time.Minute)
+	due := make([]int64, w.plan.partitions)
+	for i := range due {
+		due[i] = w.history.end(int32(i))
+	}
 	w.s.run(func() bool {
-		return w.failed() != nil || w.whole() || time.Now().After(deadline)
+		return w.failed() != nil || w.whole() && w.archivedTo(due) || time.Now().After(deadline)
 	}, w.step)
+	if w.failed() == nil && w.whole() && !w.archivedTo(due) {
+		w.fail("the archive doesn't catch up with %v: %s", due, w.describe())
+	}
 	w.stop()
 	w.s.run(func() bool {
 		return w.failed() != nil || w.level() || time.Now().After(deadline)
@@ -259,6 +269,16 @@ func (w *world) whole() bool {
 			if _, epoch, _ := p.parts[part].part.Leader(); epoch != s.LeaderEpoch {
 				return false
 			}
+		}
+	}
+	return true
+}
+
+// archivedTo: all that is before these offsets is archived.
+func (w *world) archivedTo(due []int64) bool {
+	for i := range due {
+		if w.tree[i].ptr.ArchivedEnd < due[i] {
+			return false
 		}
 	}
 	return true

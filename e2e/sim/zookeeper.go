@@ -225,7 +225,7 @@ func (c *zkClient) Commit(ctx context.Context, ops ...meta.Op) error {
 		key: key,
 		delay: func(r *rand.Rand) time.Duration {
 			if c.z.faulty {
-				fate = drawFate(r)
+				fate = drawFate(r, strings.Contains(what, "firn/tier/"))
 			}
 			return between(200*time.Microsecond, 8*time.Millisecond)(r)
 		},
@@ -268,8 +268,13 @@ const (
 	fateLate
 )
 
-func drawFate(r *rand.Rand) fate {
-	switch n := r.IntN(100); {
+// drawFate draws what becomes of a request; those that move a pointer fare worse.
+func drawFate(r *rand.Rand, pointer bool) fate {
+	n := r.IntN(100)
+	if pointer {
+		n /= 3
+	}
+	switch {
 	case n < 3:
 		return fateRequestLost
 	case n < 7:
