@@ -76,7 +76,7 @@ func (r *run) valid(out io.Writer, rep *checker.Report, a availability) bool {
 			row(fmt.Sprintf("acknowledged in each of %d promised windows", promised), float64(least), 100)
 			fmt.Fprintf(out, "    the least in %s %s at %.1f s\n", worst.Name, worst.Hit, worst.From.Seconds())
 		}
-		if o.Brokers > 1 {
+		if o.Brokers > 1 && len(o.Faults) == 0 { // chosen ones may move none
 			row("leader changes", float64(c.LeaderChanges), 100*part)
 		}
 		row("segments archived", float64(c.Uploads), 500*part*o.tempo())
