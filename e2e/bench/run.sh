@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The load harness end to end: firn, the probe and Apache Kafka taking turns.
 #
-#   e2e/bench/run.sh [PART...]      parts: hot fsync compressed cold idle restart; no part: all
+#   e2e/bench/run.sh [PART...]      parts: hot fsync compressed cold idle restart cluster; no part: all
 #
 #   REPS=5          repetitions; MAX=5 seconds a run
 #   KAFKA=0         without Apache Kafka (which e2e/setup.sh fetches)
@@ -179,6 +179,37 @@ restart() {
   cleanup
 }
 
-for part in "${@:-hot fsync compressed cold idle restart}"; do
+# cluster: three brokers with ZooKeeper beside three of Apache Kafka's, acks=all.
+cluster() {
+  local pids_firn="" pids_kafka="" bootstrap="" n port
+  rm -rf "$work/cluster"; mkdir -p "$work/cluster/zookeeper"
+  sed -e "s|^dataDir=.*|dataDir=$work/cluster/zookeeper|" -e "s|^clientPort=.*|clientPort=19181|" deploy/cluster/zoo.cfg >"$work/cluster/zoo.cfg"
+  start zookeeper java -Xmx256m -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
+    org.apache.zookeeper.server.quorum.QuorumPeerMain "$work/cluster/zoo.cfg"
+  wait_port 19181
+  : >"$work/kafkas-defaults.properties"
+  for n in 1 2 3; do
+    port=$((firn_port + 100 * (n - 1)))
+    start "firn-$n" "$work/firn" serve --data "$work/cluster/$n" --config "$work/kafkas-defaults.properties" \
+      --set broker.id=$n --set zookeeper.connect=127.0.0.1:19181/firn --set "listeners=PLAINTEXT://127.0.0.1:$port" \
+      --set "advertised.listeners=PLAINTEXT://127.0.0.1:$port" --set "admin.listener=127.0.0.1:$((port + 10))"
+    pids_firn+=${pids_firn:++}$pid bootstrap+=${bootstrap:+,}127.0.0.1:$port
+  done
+  for n in 1 2 3; do until curl -sf "http://127.0.0.1:$((firn_port + 100 * (n - 1) + 10))/readyz" >/dev/null; do sleep 0.1; done; done
+  local t="firn=$bootstrap@$pids_firn"
+  if [ "${KAFKA:-1}" = 1 ]; then
+    rm -rf "$work/kafka/data-"*; mkdir -p "$work/kafka"; ln -sfn "$cache/kafka-4.3.1/lib" "$work/kafka/lib"
+    for pid in $(NODES=3 "$here/kafka.sh" "$work/kafka"); do pids+=("$pid"); pids_kafka+=${pids_kafka:++}$pid; done
+    for port in 9092 9192 9292; do wait_port $port; done; sleep 5
+    bootstrap=127.0.0.1:9092,127.0.0.1:9192,127.0.0.1:9292
+    "$h" produce -brokers $bootstrap -topic warm -create -rf 3 -bytes 1000000000 -max-seconds 20 >/dev/null # the JVMs
+    "$h" consume -brokers $bootstrap -topic warm -delete -max-seconds 20 >/dev/null
+    t="kafka=$bootstrap@$pids_kafka;$t"
+  fi
+  "$h" suite -targets "$t" -cells cluster -reps "$reps" -max-seconds "$max" -warm-mib 2000 -out "$out" -only "${ONLY:-}"
+  cleanup
+}
+
+for part in "${@:-hot fsync compressed cold idle restart cluster}"; do
   for p in $part; do echo "== $p"; "$p"; done
 done
