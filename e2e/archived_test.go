@@ -73,7 +73,6 @@ func TestReplicasOfWhatIsArchived(t *testing.T) {
 	})
 	began := time.Now()
 	a.write(size.archived + size.pending/2)
-	a.settle()
 	a.topUp()
 	t.Logf("%d MB written in %v", a.bytes()/1e6, time.Since(began).Round(time.Second))
 	for _, part := range []struct {
@@ -124,6 +123,15 @@ func (a *archived) value(partition int32, offset int64) []byte {
 // write writes so many bytes, evenly, acknowledged by all in sync.
 func (a *archived) write(total int64) {
 	a.Helper()
+	var each [archivedPartitions]int64
+	for p := range each {
+		each[p] = total / archivedPartitions
+	}
+	a.writeEach(each)
+}
+
+func (a *archived) writeEach(bytes [archivedPartitions]int64) {
+	a.Helper()
 	var wg sync.WaitGroup
 	var failed error
 	var mu sync.Mutex
@@ -134,7 +142,7 @@ func (a *archived) write(total int64) {
 			kgo.ProduceRequestTimeout(30*time.Second), kgo.RequestTimeoutOverhead(30*time.Second))
 		wg.Go(func() {
 			defer cl.Close()
-			for range total / archivedPartitions / int64(a.archivedSize.value) {
+			for range bytes[p] / int64(a.archivedSize.value) {
 				offset := a.end[p]
 				a.end[p]++
 				cl.Produce(context.Background(), &kgo.Record{Partition: p, Value: a.value(p, offset)}, func(r *kgo.Record, err error) {
@@ -221,18 +229,32 @@ func (a *archived) settle() {
 	}, func() string { parts, _ := a.led(); return fmt.Sprintf("%+v", parts) })
 }
 
-// topUp writes until as much isn't archived as is wanted. It seals nothing.
+// topUp writes until about as much isn't archived as is wanted, evenly.
 func (a *archived) topUp() {
 	a.Helper()
-	if more := a.archivedSize.pending - a.pending(); more > 0 {
-		most := int64(0)
+	each := a.archivedSize.pending / archivedPartitions
+	for range 5 {
+		a.settle()
 		parts, _ := a.led()
-		for _, v := range parts {
-			most = max(most, v.PendingBytes)
+		var more [archivedPartitions]int64
+		near := true
+		for p, v := range parts {
+			switch {
+			case v.PendingBytes > each*21/20: // the next segment, then
+				more[p] = int64(a.segment) - v.PendingBytes + each/5
+			case v.PendingBytes < each*9/10:
+				more[p] = each - v.PendingBytes
+			default:
+				continue
+			}
+			near = false
 		}
-		a.write(min(more, (int64(a.segment)*7/8-most)*archivedPartitions))
+		if near {
+			return
+		}
+		a.writeEach(more)
 	}
-	a.settle()
+	a.Fatalf("not near %d: %d bytes aren't archived", a.archivedSize.pending, a.pending())
 }
 
 // inSync waits until the partitions have exactly these replicas, all in sync.
@@ -343,7 +365,7 @@ func (a *archived) pendingLedBy(ids ...int) int64 {
 }
 
 func (a *archived) fourth() {
-	a.settle()
+	a.topUp()
 	pending := a.pending()
 	b := a.c.Broker(4)
 	before := int64(metric(a.T, b, replicationBytesIn))
