@@ -259,6 +259,14 @@ func (plan *RestorePlan) present(objects map[Key]int64, k Key, size int64, e *En
 // ErrDamaged: a restore would lose something, and was not told to go on.
 var ErrDamaged = errors.New("tiering: the archive is damaged")
 
+// Check is ErrDamaged if the plan has problems that o doesn't put up with.
+func (plan *RestorePlan) Check(o RestoreOptions) error {
+	if len(plan.Problems) > 0 && !o.InSpiteOfProblems {
+		return fmt.Errorf("%w: %d problems, the first: %s", ErrDamaged, len(plan.Problems), plan.Problems[0])
+	}
+	return nil
+}
+
 // Restore takes the archive over and makes it ready for a new cluster: the plan
 // it returns is then written to the metadata store. Whatever ends it, it can be
 // begun again. Its order: a plan, to see that there can be one; a new archive
@@ -269,8 +277,8 @@ func Restore(ctx context.Context, store objstore.Store, o RestoreOptions) (*Rest
 	if err != nil {
 		return nil, err
 	}
-	if len(plan.Problems) > 0 && !o.InSpiteOfProblems {
-		return plan, fmt.Errorf("%w: %d problems, the first: %s", ErrDamaged, len(plan.Problems), plan.Problems[0])
+	if err := plan.Check(o); err != nil {
+		return plan, err
 	}
 	was := plan.Was
 	now := Identity{ClusterID: was.ClusterID, ArchiveID: o.ArchiveID, KeepBelow: plan.Epoch}
@@ -282,8 +290,8 @@ func Restore(ctx context.Context, store objstore.Store, o RestoreOptions) (*Rest
 		return nil, err
 	}
 	plan.Was = was
-	if len(plan.Problems) > 0 && !o.InSpiteOfProblems {
-		return plan, fmt.Errorf("%w: %d problems, the first: %s", ErrDamaged, len(plan.Problems), plan.Problems[0])
+	if err := plan.Check(o); err != nil {
+		return plan, err
 	}
 	for i := range plan.Topics {
 		for j := range plan.Topics[i].Partitions {

@@ -9,35 +9,47 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
-	"firn/replication/meta"
 	"firn/tiering"
-	"firn/zkmeta/solo"
+	"firn/tiering/objstore"
 )
 
 func archiveRestore(g *global) *cobra.Command {
 	var url, data string
 	var force, rebuild, dry bool
 	var node int32
+	var cluster restoredCluster
 	c := &cobra.Command{
-		Use:   "restore --archive URL --data DIR",
-		Short: "Make a new broker of an archive alone",
-		Long: `Reads an archive and writes the metadata of a new broker that serves it: every topic
-with its id, partitions and configs, every archived record. What had not been
-archived yet is not in the archive. The prefix is taken over: the broker that owned
-it before, should it live, stops uploading to it and deleting from it. The new
-broker then starts with
+		Use:   "restore --archive URL (--data DIR | --zookeeper HOST:PORT[,…][/CHROOT] --brokers ID,…)",
+		Short: "Make a new broker or cluster of an archive alone",
+		Long: `Reads an archive and writes the metadata of a new broker, or of a new cluster, that
+serves it: every topic with its id, partitions and configs, every archived record.
+What had not been archived yet is not in the archive. The prefix is taken over: the
+brokers that owned it before, should they live, stop uploading to it and deleting
+from it. DIR must be empty or missing; the new broker then starts with
 
   firn serve --data DIR --set archive.url=URL
 
-DIR must be empty or missing. A restore that was interrupted can be begun again,
-with another DIR.`,
+With --zookeeper the metadata goes into an empty ZooKeeper, with --replicas replicas
+of each partition on the brokers named. These start with empty data directories, and
+lead as soon as they are there:
+
+  firn serve --data DIR --set zookeeper.connect=… --set broker.id=1 --set archive.url=URL
+
+It is all or nothing: no broker starts on what is half restored. A restore that was
+interrupted can be begun again; with --data, with another DIR.`,
+		Example: `  firn archive restore --archive 's3://events?region=eu-central-1' --data /var/lib/firn
+  firn archive restore --archive s3://events --zookeeper zk1:2181,zk2:2181,zk3:2181/firn --brokers 1,2,3`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if url == "" || data == "" && !dry {
-				return errors.New("name the archive with --archive and the new broker's directory with --data")
+			switch inCluster := cluster.connect != ""; {
+			case url == "" || data == "" && !inCluster && !dry:
+				return errors.New("name the archive with --archive, and the new broker's directory with --data or the new cluster's ZooKeeper with --zookeeper")
+			case inCluster && data != "":
+				return errors.New("--data makes a broker that is alone, --zookeeper a cluster: give one of them")
 			}
 			store, err := openStore(c.Context(), url, false)
 			if err != nil {
@@ -51,27 +63,22 @@ with another DIR.`,
 				}
 				return printPlan(g, plan, "would be restored")
 			}
-			if err := emptyDir(data); err != nil {
-				return err
+			start := fmt.Sprintf("firn serve --data %s --set 'archive.url=%s'", data, url)
+			var plan *tiering.RestorePlan
+			if cluster.connect != "" {
+				start = fmt.Sprintf("firn serve --data DIR --set zookeeper.connect=%s --set broker.id=%d --set 'archive.url=%s'", cluster.connect, slices.Concat(cluster.brokers, []int{1})[0], url)
+				plan, err = cluster.restore(c.Context(), store, o, nil)
+			} else {
+				plan, err = restoreAlone(c.Context(), store, o, data, node)
 			}
-			plan, err := tiering.Restore(c.Context(), store, o)
 			if err != nil {
-				if errors.Is(err, tiering.ErrDamaged) {
-					for _, p := range plan.Problems {
-						fmt.Println("PROBLEM", p)
-					}
-					return fmt.Errorf("%w; --in-spite-of-problems restores the rest, and what is lost answers reads with an error", err)
-				}
-				return err
-			}
-			if err := writeMetadata(c.Context(), filepath.Join(data, "meta.db"), plan, node); err != nil {
-				return err
+				return damaged(plan, err)
 			}
 			if err := printPlan(g, plan, "restored"); err != nil {
 				return err
 			}
 			if !g.json() {
-				fmt.Printf("\nstart it with:  firn serve --data %s --set 'archive.url=%s'\n", data, url)
+				fmt.Printf("\nstart it with:  %s\n", start)
 			}
 			return nil
 		},
@@ -82,7 +89,31 @@ with another DIR.`,
 	c.Flags().BoolVar(&force, "in-spite-of-problems", false, "restore what is there of a damaged archive")
 	c.Flags().BoolVar(&rebuild, "rebuild", false, "make manifests of the indexes where a partition has none left")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be restored; changes nothing")
+	cluster.flags(c)
 	return c
+}
+
+// restoreAlone makes a broker of an archive.
+func restoreAlone(ctx context.Context, store objstore.Store, o tiering.RestoreOptions, data string, node int32) (*tiering.RestorePlan, error) {
+	if err := emptyDir(data); err != nil {
+		return nil, err
+	}
+	plan, err := tiering.Restore(ctx, store, o)
+	if err != nil {
+		return plan, err
+	}
+	return plan, writeFile(ctx, filepath.Join(data, "meta.db"), plan, node)
+}
+
+// damaged tells what is missing of an archive, where that is why err.
+func damaged(plan *tiering.RestorePlan, err error) error {
+	if !errors.Is(err, tiering.ErrDamaged) {
+		return err
+	}
+	for _, p := range plan.Problems {
+		fmt.Println("PROBLEM", p)
+	}
+	return fmt.Errorf("%w; --in-spite-of-problems restores the rest, and what is lost answers reads with an error", err)
 }
 
 func archiveRelease() *cobra.Command {
@@ -139,66 +170,6 @@ func emptyDir(dir string) error {
 		return fmt.Errorf("--data %s is not empty: a restore makes a new broker, name a new directory", dir)
 	}
 	return nil
-}
-
-// writeMetadata writes what the plan says to a new metadata file. The state of
-// every partition is "leader none" above every epoch of the old cluster: the
-// broker's start elects it, and T8 begins each log at its archived end.
-func writeMetadata(ctx context.Context, path string, plan *tiering.RestorePlan, node int32) (err error) {
-	store, err := solo.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := meta.Init(ctx, store); err != nil {
-		return err
-	}
-	if _, err := meta.MakeClusterID(ctx, store, plan.Now.ClusterID); err != nil {
-		return err
-	}
-	if _, err := meta.MakeArchiveID(ctx, store, plan.Now.ArchiveID); err != nil {
-		return err
-	}
-	if err := meta.ReserveProducerIDs(plan.ProducerID).Commit(ctx, store); err != nil {
-		return err
-	}
-	for _, t := range plan.Topics {
-		if err := writeTopic(ctx, store, t, plan.Epoch, node); err != nil {
-			return fmt.Errorf("topic %s: %w", t.Info.Name, err)
-		}
-	}
-	return nil
-}
-
-func writeTopic(ctx context.Context, store meta.Store, t tiering.RestoreTopic, epoch, node int32) error {
-	topic := meta.Topic{Name: t.Info.Name, ID: meta.TopicID(t.Info.ID)}
-	for range t.Partitions {
-		topic.Replicas = append(topic.Replicas, []int32{node})
-	}
-	if err := meta.CreateTopic(topic, t.Info.Configs).Commit(ctx, store); err != nil {
-		return err
-	}
-	var writes []meta.Write
-	for i, p := range t.Partitions {
-		w, err := meta.ChangeState(meta.StateChange{Topic: topic.Name, ID: topic.ID, Partition: int32(i), State: meta.PartitionState{
-			Leader: meta.NoLeader, LeaderEpoch: epoch, ISR: []meta.Member{{ID: node}}, Version: meta.Missing,
-		}})
-		if err != nil {
-			return err
-		}
-		if p.Pointer.ManifestKey != "" {
-			w.Ops = append(w.Ops, meta.Op{Kind: meta.Create, Path: meta.PointerPath(topic.ID, int32(i)), Value: meta.EncodePointer(metaPointer(p.Pointer))})
-		}
-		writes = append(writes, w)
-	}
-	return errors.Join(meta.CommitAll(ctx, store, writes)...)
-}
-
-func metaPointer(p tiering.Pointer) meta.Pointer {
-	return meta.Pointer{
-		ManifestKey: p.ManifestKey, ManifestSize: p.ManifestSize, ManifestCRC: p.ManifestCRC,
-		Sequence: p.Sequence, LastEpoch: p.LastEpoch, LogStart: p.LogStart, ArchivedEnd: p.ArchivedEnd,
-	}
 }
 
 // topicPlan is a topic of a plan for -o json.

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,28 +9,40 @@ import (
 	"strings"
 )
 
-// Adoption is the move of a single broker's metadata into the empty store of a
-// cluster. While its node stands no broker takes part: half of the tree would look
-// like topics that were deleted.
+// Adoption is the move of a cluster's metadata into an empty store, from a single
+// broker's or out of an archive. While its node stands no broker takes part: half
+// of the tree would look like topics that were deleted.
 //
-//	{adopting, cluster id} ─▶ the tree ─▶ archive taken over ─▶ source marked ─▶ {archive id, adopting gone}
+//	adopt    {adopting, cluster id} ─▶ the tree ─▶ archive taken over ─▶ source marked ─▶ {archive id, adopting gone}
+//	restore  {adopting, cluster id} ─▶ archive taken over ─▶ the tree ─▶ {archive id, adopting gone}
 //
 // Whatever ends it, it may be begun again, and then goes by the ids of the first try.
 type Adoption struct {
 	ClusterID string
 	// ArchiveID is the one that the archive gets, empty if there is no archive.
 	ArchiveID string
+	// By is the command that does it, and may finish it; ByAdopt if empty.
+	By string
 }
+
+// The commands that move a cluster's metadata.
+const (
+	ByAdopt   = "firn cluster adopt"
+	ByRestore = "firn archive restore"
+)
 
 type adoptionJSON struct {
 	Version   int    `json:"version"`
 	ClusterID string `json:"cluster_id"`
 	ArchiveID string `json:"archive_id,omitempty"`
+	By        string `json:"by,omitempty"`
 }
+
+func (a Adoption) by() string { return cmp.Or(a.By, ByAdopt) }
 
 var (
 	// ErrAdopting: a move into this store is under way, or was interrupted.
-	ErrAdopting = errors.New("meta: a single broker's metadata is being moved here")
+	ErrAdopting = errors.New("meta: a cluster's metadata is being moved here")
 	// ErrOccupied: another cluster lives here.
 	ErrOccupied = errors.New("meta: the store already belongs to a cluster")
 )
@@ -37,14 +50,26 @@ var (
 // CheckAdopted is ErrAdopting while an adoption isn't at its end. It is asked after
 // the cluster's id has been read: who sees the id and no adoption sees all.
 func CheckAdopted(ctx context.Context, s Store) error {
-	_, err := s.Get(ctx, adopting)
+	n, err := s.Get(ctx, adopting)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%w; run firn cluster adopt again to finish it", ErrAdopting)
+	a, err := decodeAdoption(n)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w; run %s again to finish it", ErrAdopting, a.by())
+}
+
+func decodeAdoption(n Node) (Adoption, error) {
+	var j adoptionJSON
+	if err := decode(adopting, n.Value, &j); err != nil {
+		return Adoption{}, err
+	}
+	return Adoption{j.ClusterID, j.ArchiveID, j.By}, nil
 }
 
 // Begin begins the adoption in an empty store, or goes on with the one of this
@@ -56,14 +81,16 @@ func (a Adoption) Begin(ctx context.Context, s Store) (Adoption, error) {
 	}
 	n, err := s.Get(ctx, adopting)
 	if err == nil {
-		var j adoptionJSON
-		if err := decode(adopting, n.Value, &j); err != nil {
+		first, err := decodeAdoption(n)
+		switch {
+		case err != nil:
 			return a, err
+		case first.ClusterID != a.ClusterID:
+			return a, fmt.Errorf("%w: cluster %s is moving in", ErrOccupied, first.ClusterID)
+		case first.by() != a.by():
+			return a, fmt.Errorf("%w: it is moving in by %s, which may be run again", ErrOccupied, first.by())
 		}
-		if j.ClusterID != a.ClusterID {
-			return a, fmt.Errorf("%w: cluster %s is moving in", ErrOccupied, j.ClusterID)
-		}
-		return Adoption{j.ClusterID, j.ArchiveID}, a.clear(ctx, s)
+		return first, first.clear(ctx, s)
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return a, err
@@ -78,7 +105,7 @@ func (a Adoption) Begin(ctx context.Context, s Store) (Adoption, error) {
 		}
 	}
 	err = s.Commit(ctx,
-		Op{Kind: Create, Path: adopting, Value: encode(adoptionJSON{1, a.ClusterID, a.ArchiveID})},
+		Op{Kind: Create, Path: adopting, Value: encode(adoptionJSON{1, a.ClusterID, a.ArchiveID, a.By})},
 		Op{Kind: Create, Path: clusterID, Value: encode(idJSON{"1", a.ClusterID})})
 	if errors.Is(err, ErrExists) {
 		return a, fmt.Errorf("%w: it has an id", ErrOccupied)
@@ -161,6 +188,12 @@ func (a Adoption) End(ctx context.Context, s Store) error {
 		ops = append(ops, Op{Kind: Create, Path: archiveID, Value: encode(idJSON{"1", a.ArchiveID})})
 	}
 	return s.Commit(ctx, ops...)
+}
+
+// Fenced is w, done only while the adoption stands.
+func (a Adoption) Fenced(w Write) Write {
+	w.Checks = append(w.Checks[:len(w.Checks):len(w.Checks)], Op{Kind: Check, Path: adopting, Version: AnyVersion})
+	return w
 }
 
 // commit commits ops, as many at a time as may be, while the adoption stands.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 )
 
@@ -142,5 +143,39 @@ func TestAdoptionIntoAnotherClusterIsRefused(t *testing.T) {
 	}
 	if got := tree(t, to); !maps.Equal(got, before) {
 		t.Error("the other cluster was changed")
+	}
+}
+
+// Half an adoption and half a restore don't become one cluster.
+func TestAdoptionIsFinishedByWhatBeganIt(t *testing.T) {
+	s := NewMemory().Begin()
+	restore := Adoption{ClusterID: "mine", ArchiveID: "first", By: ByRestore}
+	if _, err := restore.Begin(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckAdopted(t.Context(), s); !errors.Is(err, ErrAdopting) || !strings.Contains(err.Error(), ByRestore) {
+		t.Errorf("CheckAdopted = %v", err)
+	}
+	if _, err := (Adoption{ClusterID: "mine", ArchiveID: "other"}).Begin(t.Context(), s); !errors.Is(err, ErrOccupied) || !strings.Contains(err.Error(), ByRestore) {
+		t.Errorf("by another command: %v", err)
+	}
+	w := CreateTopic(Topic{Name: "t", ID: TopicID{1}, Replicas: [][]int32{{1}}}, nil)
+	if err := restore.Fenced(w).Commit(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	restore.ArchiveID = "second"
+	again, err := restore.Begin(t.Context(), s)
+	if err != nil || again.ArchiveID != "first" {
+		t.Fatalf("again: %+v, %v", again, err)
+	}
+	if _, err := s.Get(t.Context(), TopicPath("t")); !errors.Is(err, ErrNotFound) {
+		t.Errorf("what the first try wrote is still there: %v", err)
+	}
+	if err := again.End(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	// A writer that was left behind writes nothing any more.
+	if err := restore.Fenced(w).Commit(t.Context(), s); err == nil {
+		t.Error("a write after the end")
 	}
 }

@@ -22,7 +22,7 @@
 //	                                         logs on brokers that were away
 //	/firn/elections/<name>                   wishes for elections, until they are granted
 //	/firn/archive                            id of the archive, made once
-//	/firn/adopting                           a single broker's metadata is moving in
+//	/firn/adopting                           a cluster's metadata is moving in, and by what
 //
 // Names and JSON are those of Kafka with ZooKeeper where it has one, with fields
 // of ours added.
