@@ -338,7 +338,11 @@ func (l *coldLookup) step(w *coldWindow, below int64, buf *[]byte, want, visit f
 		if whole, err := w.whole(st.pos, size, true); !whole {
 			return false, err
 		}
-		if visit(batch.Batch(w.join(st.pos, size, buf))) {
+		b, err := w.join(st.pos, size, buf)
+		if err != nil {
+			return false, err
+		}
+		if visit(batch.Batch(b)) {
 			return true, nil
 		}
 	}
@@ -351,16 +355,11 @@ func (l *coldLookup) step(w *coldWindow, below int64, buf *[]byte, want, visit f
 
 // join is the bytes of [pos, pos+size), which are here, in one piece: in place or
 // in buf.
-func (w *coldWindow) join(pos, size int64, buf *[]byte) []byte {
-	i, last := int(pos/BlockSize), int((pos+size-1)/BlockSize)
+func (w *coldWindow) join(pos, size int64, buf *[]byte) ([]byte, error) {
 	at := pos % BlockSize
-	if i == last {
-		return w.blocks[i-w.first].Bytes()[at : at+size : at+size]
+	if b := w.blocks[int(pos/BlockSize)-w.first]; b.Bytes() != nil && at+size <= int64(b.Len()) {
+		return b.Bytes()[at : at+size : at+size], nil
 	}
-	*buf = (*buf)[:0]
-	for ; i <= last; i++ {
-		off := int64(i) * BlockSize
-		*buf = append(*buf, w.blocks[i-w.first].Bytes()[max(0, pos-off):min(BlockSize, pos+size-off)]...)
-	}
-	return *buf
+	*buf = slices.Grow((*buf)[:0], int(size))[:size]
+	return *buf, w.copy(*buf, pos)
 }

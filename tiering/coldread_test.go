@@ -1,6 +1,7 @@
 package tiering
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"firn/segment"
 	"firn/segment/batch"
 	"firn/tiering/cache"
+	"firn/tiering/filestore"
 	"firn/tiering/objstore"
 )
 
@@ -489,4 +491,56 @@ func FuzzColdWalk(f *testing.F) {
 			st.next, st.pos = run.last, run.end
 		}
 	})
+}
+
+// TestColdReadsOfADirectoryAreSentFromItsFiles: with the same bytes, where batches
+// begin and end within a block, on the border of two, and across GETs; lookups too.
+func TestColdReadsOfADirectoryAreSentFromItsFiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for _, old := range []bool{false, true} {
+		batches := someBatches(rng, 60, 700_000, true)
+		w := newColdWorld(t, batches, rolled(batches, 4<<20), 2, nil)
+		if old {
+			w = oldColdWorld(t, batches, rolled(batches, 4<<20), 2)
+		}
+		dir, err := filestore.Open(filestore.Config{Dir: t.TempDir(), MinFree: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.mem.List(t.Context(), "", func(o objstore.Object) error {
+			b, err := objstore.ReadAll(t.Context(), w.mem, o.Key, o.Size)
+			if err != nil {
+				return err
+			}
+			return dir.Put(t.Context(), o.Key, bytes.NewReader(b), o.Size)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := w.reader(t, cache.Config{Store: objstore.Measured(dir, nil), Memory: 8 << 20, GetBytes: 2 << 20})
+		for _, most := range []int{1 << 20, 3 << 20, 100_000} {
+			if err := w.replay(r, 0, most); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 20 {
+			offset := rng.Int64N(w.end())
+			res, err := w.read(r, segment.ReadRequest{Offset: offset, MaxBytes: 1 << 20, MinOne: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Records.Part(0).File == nil {
+				t.Error("what lies in a file is sent from memory")
+			}
+			res.Records.Release()
+			ts := w.times[offset]
+			if ts == -1<<62 {
+				continue
+			}
+			got, err := r.FirstAt(t.Context(), w.source, ts, 0, w.end())
+			if want := w.firstAt(ts, 0, w.end()); err != nil || got.Offset != want {
+				t.Errorf("first at %d: %v, %v, want %v", ts, got, err, want)
+			}
+		}
+	}
 }

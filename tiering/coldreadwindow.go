@@ -66,12 +66,12 @@ func (w *coldWindow) header(pos int64, need bool) ([]byte, error) {
 		return nil, err
 	}
 	i, at := int(pos/BlockSize)-w.first, int(pos%BlockSize)
-	h := w.blocks[i].Bytes()[at:]
-	if len(h) >= batch.HeaderSize {
-		return h[:batch.HeaderSize], nil
+	if b := w.blocks[i]; b.Bytes() != nil && at+batch.HeaderSize <= b.Len() {
+		return b.Bytes()[at:][:batch.HeaderSize], nil
 	}
-	n := copy(w.scratch[:], h)
-	copy(w.scratch[n:], w.blocks[i+1].Bytes())
+	if err := w.copy(w.scratch[:], pos); err != nil {
+		return nil, err
+	}
 	return w.scratch[:], nil
 }
 
@@ -90,6 +90,19 @@ func (w *coldWindow) whole(pos, size int64, need bool) (bool, error) {
 		}
 	}
 	return here, nil
+}
+
+// copy fills p with what is at pos, which is here.
+func (w *coldWindow) copy(p []byte, pos int64) error {
+	for len(p) > 0 {
+		b, at := w.blocks[int(pos/BlockSize)-w.first], int(pos%BlockSize)
+		n := min(len(p), b.Len()-at)
+		if err := b.Copy(p[:n], at); err != nil {
+			return err
+		}
+		p, pos = p[n:], pos+int64(n)
+	}
+	return nil
 }
 
 // more is what to wait for to read on at pos; nil if that is here, or if there is
@@ -138,12 +151,26 @@ func (w *coldWindow) records(from, to int64) segment.Records {
 		b.Retain()
 		pins = append(pins, b)
 		off := int64(i) * BlockSize
-		mem := b.Bytes()[max(0, from-off):min(BlockSize, to-off)]
-		parts = append(parts, segment.Part{Mem: mem, Len: len(mem)})
+		parts = addPart(parts, b, int(max(0, from-off)), int(min(BlockSize, to-off)))
 	}
 	return segment.NewRecords(func() {
 		for _, b := range pins {
 			b.Release()
 		}
 	}, parts...)
+}
+
+// addPart adds bytes [from, to) of b: to the last part, where they go on in the
+// same file.
+func addPart(parts []segment.Part, b *cache.Block, from, to int) []segment.Part {
+	f, off := b.File()
+	if f == nil {
+		return append(parts, segment.Part{Mem: b.Bytes()[from:to], Len: to - from})
+	}
+	off += int64(from)
+	if k := len(parts) - 1; k >= 0 && parts[k].File == f && parts[k].Off+int64(parts[k].Len) == off {
+		parts[k].Len += to - from
+		return parts
+	}
+	return append(parts, segment.Part{File: f, Off: off, Len: to - from})
 }

@@ -253,7 +253,14 @@ func (w *coldWorld) read(c *coldReads, r segment.ReadRequest) (segment.ReadResul
 func joined(r *segment.Records) []byte {
 	var b []byte
 	for i := range r.Parts() {
-		b = append(b, r.Part(i).Mem...)
+		p := r.Part(i)
+		if p.Mem == nil {
+			p.Mem = make([]byte, p.Len)
+			if _, err := p.File.ReadAt(p.Mem, p.Off); err != nil {
+				return nil // which is nobody's records
+			}
+		}
+		b = append(b, p.Mem...)
 	}
 	return b
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"sync/atomic"
+
+	"firn/segment/vfs"
 )
 
 // BlockSize is the unit of checksums and of the cache.
@@ -76,19 +78,59 @@ func (o *Object) verified(b []byte, i, from, n int) (int, bool) {
 	return from, true
 }
 
-// Block is a block, pinned in memory until Release. It may be on its way still:
-// Has tells what of it is here.
+// unitsHold tells whether part, which is what block i holds from unit border from
+// to another one or to its end, is what it should be.
+func (o *Object) unitsHold(part []byte, i, from int) bool {
+	for u := (i*BlockSize + from) / UnitSize; len(part) > 0; u++ {
+		n := min(UnitSize, len(part))
+		if Sum(part[:n]) != o.Units[u] {
+			return false
+		}
+		part = part[n:]
+	}
+	return true
+}
+
+// Block is a block, pinned until Release: in memory, or in a file that was found
+// to hold it. It may be on its way still: Has tells what of it is here.
 type Block struct {
+	n    int
 	b    []byte
+	file *file        // instead of b
+	off  int64        // of the block in file
 	from int          // what lies before is not brought
 	upto atomic.Int64 // what lies before this, from from on, is here and verified
 	refs atomic.Int32
 	c    *Cache
 }
 
-// Bytes is the block's content, as far as the block has it. It must not be
-// changed, nor used after Release.
+// Len is the number of its bytes.
+func (b *Block) Len() int { return b.n }
+
+// Bytes is the block's content, as far as the block has it; nil if it lies in a
+// file. It must not be changed, nor used after Release.
 func (b *Block) Bytes() []byte { return b.b }
+
+// File is where the block lies if it is not in memory: the file, which stays open
+// until Release, and where in it the block begins.
+func (b *Block) File() (f vfs.File, off int64) {
+	if b.file == nil {
+		return nil, 0
+	}
+	return b.file.File, b.off
+}
+
+// Copy fills p with what the block holds from at on, wherever it lies.
+func (b *Block) Copy(p []byte, at int) error {
+	if b.file == nil {
+		copy(p, b.b[at:])
+		return nil
+	}
+	if _, err := b.file.ReadAt(p, b.off+int64(at)); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
 
 // Has tells whether bytes [from, to) of the block are here, verified (T5).
 func (b *Block) Has(from, to int) bool { return from >= b.from && int64(to) <= b.upto.Load() }
@@ -104,6 +146,32 @@ func (b *Block) Release() {
 	case n < 0:
 		panic("cache: block released twice")
 	}
+}
+
+// file is a file that blocks lie in. It is closed with the last of them, which
+// waits for nothing, for it is only read.
+type file struct {
+	vfs.File
+	refs atomic.Int32
+}
+
+// keep takes f over, with one reference.
+func keep(f vfs.File) *file {
+	k := &file{File: f}
+	k.refs.Store(1)
+	return k
+}
+
+func (f *file) release() {
+	if f != nil && f.refs.Add(-1) == 0 {
+		f.Close()
+	}
+}
+
+// lie says that the block lies in f, from off on.
+func (b *Block) lie(f *file, off int64) {
+	f.refs.Add(1)
+	b.file, b.off = f, off
 }
 
 // pinned tells whether anybody but the table holds the block.

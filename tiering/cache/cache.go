@@ -91,6 +91,8 @@ type Cache struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
+	passing sync.Pool // of buffers that what lies in files passes through
+
 	// No I/O, and nothing that takes longer than a walk over the streams or the
 	// blocks, happens under mu: a few hundred of each.
 	mu struct {
@@ -131,6 +133,7 @@ type object struct {
 	hash    [16]byte // of id; only with a disk
 	blocks  map[int]*entry
 	readers map[*Stream]struct{} // that have it before them
+	filed   bool                 // it lies in a file of this machine
 	// prev and next are its neighbours on some reader's way, as far as the table
 	// has them: those who come behind need not know yet that they will get here.
 	prev, next *object

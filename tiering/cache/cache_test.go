@@ -99,11 +99,17 @@ func (s *shelf) read(st *Stream, o *Object, i int) error {
 			continue
 		}
 		defer b.Release()
-		if !bytes.Equal(b.Bytes(), s.block(o, i)) {
-			return fmt.Errorf("block %d of %s has other bytes", i, o.Key)
+		if got, err := content(b, 0, b.Len()); err != nil || !bytes.Equal(got, s.block(o, i)) {
+			return fmt.Errorf("block %d of %s has other bytes, or fails with %v", i, o.Key, err)
 		}
 		return nil
 	}
+}
+
+// content is bytes [from, to) of b, wherever it lies.
+func content(b *Block, from, to int) ([]byte, error) {
+	p := make([]byte, to-from)
+	return p, b.Copy(p, from)
 }
 
 // scan reads all of objs, one after the other.

@@ -19,6 +19,10 @@
 //
 //   - A block has at most one load, however many readers want it. A load belongs
 //     to no reader: nobody's timeout ends it, and what arrives is kept.
+//   - What the store keeps in files of this machine (objstore.Filed) stays there: a
+//     block is verified through a small buffer, then served from the file that was
+//     verified, which is open for as long as the block is held and is never written
+//     again. It counts on the budget all the same, and goes into no disk cache.
 //   - Nothing is handed on whose length or checksum (T5) does not hold, from the
 //     store or from the disk. A block that fails twice is ErrCorrupt. What is
 //     verified unit by unit may be handed on before the block is whole, to who

@@ -59,7 +59,7 @@ func (g *Getter) Read(ctx context.Context, key string, off, n int64, sum uint32)
 			return err
 		}
 		defer body.close()
-		if err := body.readFull(b); err != nil {
+		if err := body.readFull(b, func(int) bool { return true }); err != nil {
 			return err
 		}
 		if Sum(b) == sum {
@@ -223,27 +223,28 @@ func (b *body) also(f func()) { b.stop = f }
 // what looks at it next finds it there.
 const readSize = 256 << 10
 
-// readFull fills p, within the time that a block may take.
-func (b *body) readFull(p []byte) error {
-	return b.read(p, func(int) bool { return true })
+// readFull fills p, within the time that a block may take. It shows what has come,
+// n bytes by now, to see, which may end it.
+func (b *body) readFull(p []byte, see func(n int) bool) error {
+	return b.read(len(p), func(n int) []byte { return p[n:min(n+readSize, len(p))] }, see)
 }
 
-// read is readFull that shows what has come, n bytes by now, to see, which may
-// end it.
-func (b *body) read(p []byte, see func(n int) bool) error {
+// read is readFull of total bytes into wherever space, asked when n have come,
+// says.
+func (b *body) read(total int, space func(n int) []byte, see func(n int) bool) error {
 	t := time.AfterFunc(b.g.perBlock, func() { b.cancel(errStall) })
 	defer t.Stop()
 	n, more := 0, true
 	var err error
-	for n < len(p) && err == nil && more {
+	for n < total && err == nil && more {
 		var k int
-		k, err = b.rc.Read(p[n:min(n+readSize, len(p))])
+		k, err = b.rc.Read(space(n))
 		n += k
 		more = k == 0 || see(n)
 	}
 	b.g.met.bytes.Add(float64(n))
 	switch {
-	case n == len(p) || !more:
+	case n == total || !more:
 		return nil
 	case err == io.EOF:
 		err = io.ErrUnexpectedEOF

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -99,7 +98,7 @@ func (c *Cache) run(l *load) {
 			c.end(l, nil, nil)
 			return
 		}
-		err := c.fill(l, &src, b)
+		b, err := c.fill(l, &src, b)
 		if err != nil {
 			c.end(l, b, err)
 			return
@@ -107,84 +106,6 @@ func (c *Cache) run(l *load) {
 		if c.publish(l, b) {
 			return
 		}
-	}
-}
-
-// fill fills b with the load's next block, verified.
-func (c *Cache) fill(l *load, src *source, b *Block) error {
-	i := l.next
-	if l.disk {
-		if c.disk.read(l.obj.diskKey(i), l.obj.Sums[i], b.b) {
-			b.upto.Store(int64(len(b.b)))
-			return nil
-		}
-		// Gone or damaged (D20): the store has it.
-		c.met.looked(diskTier, false)
-		c.mu.Lock()
-		l.disk = false
-		c.mu.reads--
-		c.mu.gets++
-		c.mu.Unlock()
-	}
-	corrupt := 0
-	return c.get.try(c.ctx, func() error {
-		if src.body == nil {
-			c.mu.Lock()
-			off := int64(i)*BlockSize + b.upto.Load()
-			n := min(int64(l.end)*BlockSize, l.obj.Size) - off
-			urgent := l.demanded()
-			c.mu.Unlock()
-			body, err := c.get.open(c.ctx, l.obj.Key, l.obj.Off+off, n, urgent)
-			if err != nil {
-				return err
-			}
-			src.body = body
-		}
-		good, err := c.receive(l, src.body, b)
-		if !good {
-			c.met.corrupt.Inc()
-			err = fmt.Errorf("cache: block %d of %s: %w", i, l.obj.Key, ErrUnavailable)
-			if corrupt++; corrupt == 2 {
-				err = fmt.Errorf("block %d of %s: %w", i, l.obj.Key, ErrCorrupt)
-			}
-		}
-		if err != nil {
-			src.close()
-		}
-		return err
-	})
-}
-
-// receive reads the rest of b, and verifies it as it comes, while it is in the
-// processor's caches. It reports whether the checksums held.
-func (c *Cache) receive(l *load, body *body, b *Block) (good bool, err error) {
-	good = true
-	from := int(b.upto.Load())
-	err = body.read(b.b[from:], func(n int) bool {
-		upto, ok := l.obj.verified(b.b, l.next, int(b.upto.Load()), from+n)
-		b.upto.Store(int64(upto))
-		if good = ok; !ok {
-			return false
-		}
-		if l.parts.Load() && upto < len(b.b) {
-			c.mu.Lock()
-			if e := l.obj.blocks[l.next]; e.ch != nil && upto >= e.least {
-				e.wake()
-			}
-			c.mu.Unlock()
-		}
-		return true
-	})
-	return good, err
-}
-
-// source is the GET that a load reads from, nil between two.
-type source struct{ body *body }
-
-func (s *source) close() {
-	if s.body != nil {
-		s.body.close()
-		s.body = nil
 	}
 }
 
@@ -197,7 +118,7 @@ func (c *Cache) publish(l *load, b *Block) (last bool) {
 	e.state, e.blk, e.load, e.since = ready, b, nil, time.Now()
 	c.mu.fresh.push(e)
 	e.wake()
-	if c.disk != nil && !l.disk && b.from == 0 && c.disk.secondTouch(e.obj.diskKey(e.i)) {
+	if c.disk != nil && !l.disk && b.file == nil && b.from == 0 && c.disk.secondTouch(e.obj.diskKey(e.i)) {
 		c.disk.offer(e.obj.diskKey(e.i), e.obj.Sums[e.i], b)
 	}
 	l.next++

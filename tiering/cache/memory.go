@@ -90,13 +90,24 @@ func (c *Cache) freeStalledLocked() {
 	}
 }
 
-// takeLocked makes a block of n bytes, on the budget.
+// takeLocked makes a block of n bytes, on the budget. Where they go is seen when
+// they come. One that turns out to lie in a file counts like one in memory: the
+// budget bounds how far ahead of the readers we are, too.
 func (c *Cache) takeLocked(n int) *Block {
-	b := &Block{b: c.mu.pool.get(n), c: c}
+	b := &Block{n: n, c: c}
 	b.refs.Store(1)
 	c.mu.used += bufferSize(n)
 	c.met.memory.Set(float64(c.mu.used))
 	return b
+}
+
+// buffer gives b its memory.
+func (c *Cache) buffer(b *Block) {
+	if b.b == nil {
+		c.mu.Lock()
+		b.b = c.mu.pool.get(b.n)
+		c.mu.Unlock()
+	}
 }
 
 func (c *Cache) reclaim(b *Block) {
@@ -107,9 +118,13 @@ func (c *Cache) reclaim(b *Block) {
 }
 
 func (c *Cache) reclaimLocked(b *Block) {
-	c.mu.used -= bufferSize(len(b.b))
-	c.mu.pool.put(b.b)
-	b.b = nil
+	c.mu.used -= bufferSize(b.n)
+	if b.b != nil {
+		c.mu.pool.put(b.b)
+		b.b = nil
+	}
+	b.file.release()
+	b.file = nil
 	c.met.memory.Set(float64(c.mu.used))
 }
 

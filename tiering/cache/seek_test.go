@@ -3,6 +3,7 @@ package cache
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -139,8 +140,8 @@ func (s *shelf) part(st *Stream, o *Object, i, from, to int) error {
 			continue
 		}
 		defer b.Release()
-		if !bytes.Equal(b.Bytes()[from:to], s.block(o, i)[from:to]) {
-			return errors.New("other bytes")
+		if got, err := content(b, from, to); err != nil || !bytes.Equal(got, s.block(o, i)[from:to]) {
+			return fmt.Errorf("other bytes, or %v", err)
 		}
 		return nil
 	}
@@ -190,7 +191,7 @@ func TestRandomSeeksSeeTheirBytes(t *testing.T) {
 	for _, o := range c.mu.objects {
 		for _, e := range o.blocks {
 			if e.state == ready {
-				held += bufferSize(len(e.blk.b))
+				held += bufferSize(e.blk.n)
 			}
 		}
 	}

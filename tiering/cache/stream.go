@@ -191,11 +191,19 @@ func (s *Stream) paceLocked(blocks int, now time.Time) {
 	s.pace, s.accBlocks, s.accTime = p, 0, 0
 }
 
+// fileWindow is how many blocks before its reader a file of this machine is
+// verified: the system reads ahead itself, and what the reader gets shall be in
+// the processor's caches still.
+const fileWindow = 8
+
 // limitLocked is the largest window that the stream may have, in blocks.
 func (s *Stream) limitLocked() int {
 	n := min(s.c.cfg.Window/BlockSize, s.c.shareLocked())
 	if s.pace > 0 {
 		n = min(n, int64(s.pace))
+	}
+	if len(s.objs) > 0 && s.objs[0].filed {
+		n = min(n, fileWindow)
 	}
 	return int(max(n, 1))
 }

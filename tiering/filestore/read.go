@@ -44,14 +44,16 @@ func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.Read
 		f.Close()
 		return nil, s.mapped("get", key, err)
 	}
-	return objstore.Exact(&fileRange{ctx: ctx, f: f, SectionReader: io.NewSectionReader(f, off, n)}, n), nil
+	return objstore.Exact(&fileRange{ctx: ctx, f: f, off: off, SectionReader: io.NewSectionReader(f, off, n)}, n), nil
 }
 
 // fileRange reads a range of an open file, until its ctx ends.
 type fileRange struct {
 	*io.SectionReader
-	ctx context.Context
-	f   vfs.File
+	ctx   context.Context
+	f     vfs.File
+	off   int64 // of the range in f
+	taken bool
 }
 
 func (r *fileRange) Read(p []byte) (int, error) {
@@ -61,7 +63,26 @@ func (r *fileRange) Read(p []byte) (int, error) {
 	return r.SectionReader.Read(p)
 }
 
-func (r *fileRange) Close() error { return r.f.Close() }
+func (r *fileRange) Close() error {
+	if r.taken {
+		return nil
+	}
+	return r.f.Close()
+}
+
+// TakeFile gives the file away if it can be sent from: a key's file is replaced
+// or removed, but never written again.
+func (r *fileRange) TakeFile() (f objstore.File, off int64, ok bool) {
+	if _, ok := r.f.(vfs.Descriptor); !ok || r.taken {
+		return nil, 0, false
+	}
+	at, err := r.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, 0, false
+	}
+	r.taken = true
+	return r.f, r.off + at, true
+}
 
 // List holds the names of one directory at each level in memory, not those of
 // the whole archive.

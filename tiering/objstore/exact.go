@@ -42,6 +42,8 @@ func (e *exact) Read(p []byte) (int, error) {
 
 func (e *exact) Close() error { return e.body.Close() }
 
+func (e *exact) TakeFile() (File, int64, bool) { return TakeFile(e.body) }
+
 // ReadAll reads the whole object under key, which must not be larger than limit.
 func ReadAll(ctx context.Context, s Store, key string, limit int64) ([]byte, error) {
 	r, err := s.GetRange(ctx, key, 0, -1)

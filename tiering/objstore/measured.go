@@ -199,3 +199,5 @@ func (s *measuredStream) Close() error {
 	s.f.end()
 	return s.ReadCloser.Close()
 }
+
+func (s *measuredStream) TakeFile() (File, int64, bool) { return TakeFile(s.ReadCloser) }
