@@ -206,7 +206,7 @@ cluster() {
     "$h" consume -brokers $bootstrap -topic warm -delete -max-seconds 20 >/dev/null
     t="kafka=$bootstrap@$pids_kafka;$t"
   fi
-  "$h" suite -targets "$t" -cells cluster -reps "$reps" -max-seconds "$max" -warm-mib 2000 -out "$out" -only "${ONLY:-}"
+  "$h" suite -targets "$t" -cells cluster -rf 3 -reps "$reps" -max-seconds "$max" -warm-mib 2000 -out "$out" -only "${ONLY:-}"
   cleanup
 }
 
