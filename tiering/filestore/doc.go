@@ -6,6 +6,7 @@
 //	<dir>/.firn-tmp/<id>-<n>    an object on its way, invisible
 //	<dir>/.firn-tmp/<id>.lock   held by the process that writes <id>-*
 //	<dir>/.firn-tmp/write.lock  held while Create or Swap looks and then writes
+//	<dir>/.firn-tmp/begin.lock  held while a process takes its own lock and sweeps
 //
 // A Put writes a temporary file, syncs it, renames it and syncs both
 // directories; the rename is when the object appears, the last sync when Put may

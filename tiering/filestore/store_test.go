@@ -3,9 +3,11 @@ package filestore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -172,4 +174,33 @@ func TestTheTemporaryDirectoryIsNoKey(t *testing.T) {
 	if err := s.Put(t.Context(), tmpName+"/x", strings.NewReader("x"), 1); err == nil {
 		t.Error("Put into the temporary directory succeeded")
 	}
+}
+
+// Brokers that start at once share a directory: none sweeps what another has just
+// begun to write.
+func TestStoresThatBeginTogetherLeaveEachOtherAlone(t *testing.T) {
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for n := range 8 {
+		wg.Go(func() {
+			for round := range 30 {
+				s, err := Open(Config{Dir: dir, MinFree: -1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				key := fmt.Sprintf("probe/%d-%d", n, round)
+				if err := s.Put(t.Context(), key, strings.NewReader("x"), 1); err != nil {
+					t.Error(err)
+				}
+				if err := s.Delete(t.Context(), key); err != nil {
+					t.Error(err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -2,12 +2,14 @@ package filestore
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"firn/segment/vfs"
 )
@@ -44,14 +46,36 @@ func (s *Store) temps() (*tmpFiles, error) {
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return nil, err
 	}
-	lock, err := s.fs.Lock(filepath.Join(t.dir, t.id+".lock"))
-	if err != nil {
+	if err := t.begin(); err != nil {
 		return nil, err
 	}
-	t.lock = lock
-	t.sweep()
 	s.mu.marked, s.mu.tmp = true, t
 	return t, nil
+}
+
+// beginWait bounds how long a store waits for others that begin.
+const beginWait = 10 * time.Second
+
+// begin takes the lock that keeps others away from our files, and removes those of
+// processes that are gone. One process at a time does so: a lock that has been made
+// and isn't held yet would pass for one of a process that is gone, and from then on
+// whoever begins would remove what we write.
+func (t *tmpFiles) begin() error {
+	deadline := time.Now().Add(beginWait)
+	turn, err := t.fs.Lock(filepath.Join(t.dir, "begin.lock"))
+	for errors.Is(err, vfs.ErrLocked) && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+		turn, err = t.fs.Lock(filepath.Join(t.dir, "begin.lock"))
+	}
+	if err != nil {
+		return err
+	}
+	defer turn.Close()
+	if t.lock, err = t.fs.Lock(filepath.Join(t.dir, t.id+".lock")); err != nil {
+		return err
+	}
+	t.sweep()
+	return nil
 }
 
 // next is a new name.
@@ -60,8 +84,7 @@ func (t *tmpFiles) next() string {
 }
 
 // sweep removes the files of processes that are gone: those whose lock can be
-// had, or is missing. Should it hit one that has just begun, that one's write
-// fails and is tried again. Errors leave a file for the next sweep.
+// had, or is missing. Errors leave a file for the next sweep.
 func (t *tmpFiles) sweep() {
 	entries, err := t.fs.ReadDir(t.dir)
 	if err != nil {
@@ -70,7 +93,7 @@ func (t *tmpFiles) sweep() {
 	alive := map[string]bool{t.id: true}
 	for _, e := range entries {
 		id, isLock := strings.CutSuffix(e.Name(), ".lock")
-		if !isLock || id == t.id || id == "write" {
+		if !isLock || id == t.id || id == "write" || id == "begin" {
 			continue
 		}
 		l, err := t.fs.Lock(filepath.Join(t.dir, e.Name()))
