@@ -43,7 +43,7 @@ cross: $(CACHE)/bin/tally ## builds on every platform
 	  $< -dir $(TALLY) cross-$${p/\//-} -- env CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./cmd/firn; done
 
 unit: $(CACHE)/bin/tally ## unit tests under the race detector
-	@$< -dir $(TALLY) unit -- go test -race -json -timeout 10m $(UNIT)
+	@$< -dir $(TALLY) unit -- env FIRN_REQUIRE=all go test -race -json -timeout 10m $(UNIT)
 
 sim: $(CACHE)/bin/tally ## a cluster of production code on a model of the world, 1 000 seeds
 	@$< -dir $(TALLY) sim -- go run ./e2e/sim -count 1000
