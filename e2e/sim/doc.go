@@ -1,8 +1,10 @@
 // Command sim runs a cluster in one process, from one seed: production code on a
 // model of everything that it runs on.
 //
-//	go run ./e2e/sim -seeds 1000 -from 1     that many seeds, with counts and seeds/s
+//	go run ./e2e/sim -seeds 1000 -from 1     that many seeds, with totals and seeds/s
+//	go run ./e2e/sim -count 1000             as many as it takes for 1 000 to count
 //	go run ./e2e/sim -seed 42 -trace         one again, with what happens (-disk: on disks, too)
+//	go run ./e2e/sim -seed 42 -shrink        without the faults that its failure doesn't take
 //	go test ./e2e/sim -run Mutant -seeds 60  a fixed set, by exit code: for mutants
 //
 // # What is real
@@ -48,8 +50,11 @@
 //	T4  no disk begins past the pointer; nothing that is named is deleted
 //	T7  nothing between log start and high watermark is out of range
 //
-// Clients check what they read. At the end everything heals, by itself and within
-// a minute, and the whole log is read through every replica, hot and cold.
+// Clients write with acks=all as idempotent producers, and with acks=1 without a
+// thought; they check what they read, and that who says it leads isn't older than
+// the lease lets it be (A10, A11). At the end everything heals, by itself and
+// within a minute: all in sync, all archived; then the whole log is read through
+// every replica, hot and cold.
 //
 // # A seed
 //

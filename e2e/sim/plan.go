@@ -31,6 +31,9 @@ type plan struct {
 	faultEvery time.Duration
 	// deletes: records are deleted by their offset, too.
 	deletes bool
+	// balance is how often leaderships are given back to preferred leaders, who
+	// take them from leaders that are well; 0 for never.
+	balance time.Duration
 	// skip are faults that are left out, by their number.
 	skip map[int]bool
 	// unclean: losses of power may take more than the replicas can bear, and only
@@ -64,6 +67,9 @@ func newPlan(seed uint64) plan {
 		p.policy.RetentionBytes = int64(10_000 + r.IntN(40_000))
 	case 1:
 		p.policy.RetentionMs = int64(8000 + r.IntN(20_000))
+	}
+	if r.IntN(2) == 0 {
+		p.balance = time.Duration(2000+r.IntN(4000)) * time.Millisecond
 	}
 	p.deletes = r.IntN(3) == 0
 	p.unclean = p.flushMessages == 1 && r.IntN(2) == 0

@@ -315,7 +315,10 @@ func (p *process) live(lost <-chan struct{}) {
 	parts.Go(func() { p.follow(as(ctx, "follows")) })
 	parts.Go(func() { p.keepLease(ctx, reg) })
 	parts.Go(func() {
-		_ = controller.New(controller.Config{Store: p.zk, Self: reg, Rules: electionRules, Ask: p.askEnds, Log: p.log.logger()}).Run(as(ctx, "controls"))
+		_ = controller.New(controller.Config{
+			Store: p.zk, Self: reg, Rules: electionRules, Ask: p.askEnds, Log: p.log.logger(),
+			BalanceEvery: p.w.plan.balance, Balance: controller.Balance{Percent: 10},
+		}).Run(as(ctx, "controls"))
 	})
 	select {
 	case <-ctx.Done():
