@@ -62,6 +62,9 @@ func (w *world) checkReplica(p *process, r *replica) {
 	if o.End < s.hw && o.LocalStart <= s.hw && o.End > o.LocalStart {
 		w.fail("R5: %s was cut to %d, below what it knew as committed, %d", who, o.End, s.hw)
 	}
+	if end := w.history.end(part); o.End < end && !r.out() && slices.Contains(w.tree[part].state.ISR, p.self()) {
+		w.fail("R1: %s is in the ISR with a log that ends at %d, committed is up to %d", who, o.End, end)
+	}
 	if o.LocalStart > s.local {
 		w.checkLocalStart(who, part, o)
 	}

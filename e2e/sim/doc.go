@@ -39,7 +39,7 @@
 // After each step (checks.go), every replica that runs, each state, pointer and
 // object that is written:
 //
-//	R1  what a leader calls committed is on each member of the ISR, what is
+//	R1  what is committed is on each member of the ISR at any time, what is
 //	    acknowledged is committed; there is one record at a committed offset, for
 //	    ever, and one offset for a record (E1); who leads has all of them
 //	R2  epochs only rise        R4  the epoch by one, the ISR registered
