@@ -10,11 +10,7 @@ UNIT        := $(shell go list ./... 2>/dev/null | grep -v -e /e2e -e /cmd/)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
 
-<<<<<<< HEAD
 .PHONY: help build test setup lint unit sim e2e cross vuln bench checker kills mutants minio cluster fuzz clean
-=======
-.PHONY: help build test setup lint unit e2e cross vuln bench checker kills mutants minio cluster fuzz clean
->>>>>>> 14358fb (replication: tests that mutants asked for; make mutants)
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
