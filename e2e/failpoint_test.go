@@ -238,13 +238,15 @@ func (v *victim) archive() objstore.Store {
 }
 
 // noOrphans waits until the sweep has left what the archive needs, and verifies that.
-func (v *victim) noOrphans() {
+func (v *victim) noOrphans() { v.t.Helper(); v.noOrphansOf(victimTopic) }
+
+func (v *victim) noOrphansOf(topic string) {
 	v.t.Helper()
 	store := v.archive()
 	var rep tiering.VerifyReport
 	harness.Eventually(v.t, 30*time.Second, "the sweep leaves no orphan", func() bool {
 		var err error
-		rep, err = tiering.NewBucket(store).Verify(v.t.Context(), tiering.VerifyOptions{Topic: victimTopic})
+		rep, err = tiering.NewBucket(store).Verify(v.t.Context(), tiering.VerifyOptions{Topic: topic})
 		return err == nil && rep.Orphans == 0 && rep.Forks == 0
 	})
 	if len(rep.Problems) > 0 || rep.Segments == 0 {

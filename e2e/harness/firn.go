@@ -133,6 +133,9 @@ func (f *Firn) SetFailpoints(s string) { f.opts.Failpoints = s }
 // SetEnv changes the variables for the next start.
 func (f *Firn) SetEnv(env ...string) { f.opts.Env = env }
 
+// Args are the --set pairs.
+func (f *Firn) Args() []string { return f.opts.Set }
+
 // SetArgs changes the --set pairs for the next start.
 func (f *Firn) SetArgs(set ...string) { f.opts.Set = set }
 
