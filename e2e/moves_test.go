@@ -23,7 +23,7 @@ type moves struct {
 }
 
 const (
-	movesSegment   = 64 << 10
+	movesSegment   = 16 << 10
 	movesRetention = 6 * movesSegment
 )
 
@@ -35,7 +35,7 @@ func TestLeadersMoveWhileTheArchiveWorks(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	dir := t.TempDir()
-	c := harness.StartCluster(t, harness.ClusterOptions{Archive: "file://" + dir, Set: append(restless(), "archive.upload.max.interval.ms=300", "auto.leader.rebalance.enable=false", "replica.lag.time.max.ms=3000")})
+	c := harness.StartCluster(t, harness.ClusterOptions{Archive: "file://" + dir, Set: append(restless(), "auto.leader.rebalance.enable=false", "replica.lag.time.max.ms=3000")})
 	m := &moves{T: t, c: c, adm: kadm.NewClient(clusterClient(t, c)), dir: dir, rng: rand.New(rand.NewPCG(seed, 0))}
 	topics := map[string]map[string]string{
 		"kept":      {"retention.ms": "-1"},
@@ -46,13 +46,13 @@ func TestLeadersMoveWhileTheArchiveWorks(t *testing.T) {
 	for topic, configs := range topics {
 		m.create(topic, configs)
 		// So slow that leaders roll by time, for uploads, where followers don't.
-		loads[topic] = startLoad(t, c.Broker(1).Addr, topic, loadShape{burst: 4, pause: 50 * time.Millisecond})
+		loads[topic] = startLoad(t, c.Broker(1).Addr, topic, loadShape{burst: 2, pause: 100 * time.Millisecond})
 	}
 	for round := range 16 {
 		for topic := range loads {
 			m.elect(topic, int32(m.rng.IntN(2)))
 		}
-		loads["kept"].more(150)
+		loads["kept"].more(80)
 		switch {
 		case round == 8:
 			loads["deleted"].finish()
@@ -63,7 +63,7 @@ func TestLeadersMoveWhileTheArchiveWorks(t *testing.T) {
 		case round%5 == 2:
 			b := c.Broker(leaderOf(t, m.adm, "kept", int32(m.rng.IntN(2))))
 			b.Kill()
-			loads["kept"].more(100)
+			loads["kept"].more(50)
 			if round%2 == 0 {
 				b.Wipe() // it starts again at the archived end, and rolls elsewhere from there on
 			}
