@@ -10,7 +10,7 @@ UNIT        := $(shell go list ./... 2>/dev/null | grep -v -e /e2e -e /cmd/)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
 
-.PHONY: help build test setup lint unit sim e2e cross vuln bench checker kills mutants minio cluster fuzz clean
+.PHONY: help build test setup lint unit sim e2e cross vuln bench checker kills mutants minio cluster long fuzz clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ checker: ## ten minutes of faults on real processes, every promise checked: ARGS
 kills: ## 200 kills of leader, follower and controller in turn
 	@e2e/setup.sh minio
 	go run ./e2e/chaos -kills 200 -duration 30m $(ARGS)
+
+long: ## what takes minutes: outages of ZooKeeper, thousands of partitions, slow sessions: ARGS="-run Quorum"
+	go test -tags long -run '^TestLong' -v -timeout 30m ./e2e $(ARGS)
 
 mutants: ## the product broken on purpose, a line at a time; each must be noticed
 	go run ./e2e/mutants $(ARGS)

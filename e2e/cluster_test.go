@@ -85,13 +85,18 @@ type writer struct {
 }
 
 func startWriter(t *testing.T, c *harness.Cluster, topic string) *writer {
+	return startPadded(t, c, topic, nil)
+}
+
+// startPadded is startWriter with a key, so that segments fill.
+func startPadded(t *testing.T, c *harness.Cluster, topic string, key []byte) *writer {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &writer{t: t, cancel: cancel, done: make(chan struct{})}
 	client := clusterClient(t, c, kgo.DefaultProduceTopic(topic), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	go func() {
 		defer close(w.done)
 		for i := 0; ctx.Err() == nil; i++ {
-			err := client.ProduceSync(t.Context(), &kgo.Record{Value: []byte(strconv.Itoa(i))}).FirstErr()
+			err := client.ProduceSync(t.Context(), &kgo.Record{Key: key, Value: []byte(strconv.Itoa(i))}).FirstErr()
 			if err != nil {
 				t.Errorf("record %d: %v", i, err)
 				return
