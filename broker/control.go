@@ -19,6 +19,7 @@ func (b *Broker) runController(ctx context.Context, self meta.Registration) {
 		Store:        b.cfg.Meta,
 		Self:         self,
 		Rules:        b.electionRules,
+		Known:        b.image.offer,
 		Log:          b.log,
 		Elected:      b.elected,
 		Ask:          b.askEnds,

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"firn/broker/config"
@@ -21,7 +22,7 @@ import (
 //
 //	notes ─▶ read what they name ─▶ draw ─▶ replicas.apply ─▶ publish
 //
-// One goroutine runs it; nobody else touches its fields.
+// One goroutine runs it; nobody else touches its fields, but by offer.
 type image struct {
 	store    meta.Store
 	node     int32
@@ -42,14 +43,45 @@ type image struct {
 	meta *meta.Image
 	last int64
 	now  *topicIndex
+	// view is held while meta changes, and by who else looks at it; session is the
+	// one that it was read in, 0 if that isn't certain.
+	view    sync.Mutex
+	session int64
 	// audit is when part of everything is to be read again.
 	audit time.Time
 }
 
 // read reads everything.
-func (m *image) read(ctx context.Context) (err error) {
-	m.meta, m.last, err = meta.Begin(ctx, m.store)
-	return err
+func (m *image) read(ctx context.Context) error {
+	session, _ := m.store.Session()
+	img, last, err := meta.Begin(ctx, m.store)
+	if now, _ := m.store.Session(); now != session {
+		session = 0
+	}
+	if err != nil {
+		return err
+	}
+	m.view.Lock()
+	defer m.view.Unlock()
+	m.meta, m.last, m.session = img, last, session
+	return nil
+}
+
+// offer is what this broker knows, for a controller to go on from.
+func (m *image) offer() (meta.View, bool) {
+	m.view.Lock()
+	defer m.view.Unlock()
+	if m.meta == nil || m.session == 0 {
+		return meta.View{}, false
+	}
+	return meta.View{Image: m.meta.Clone(), After: m.last, Session: m.session}, true
+}
+
+// update reads again what notes name.
+func (m *image) update(ctx context.Context, notes []meta.Note) error {
+	m.view.Lock()
+	defer m.view.Unlock()
+	return m.meta.Update(ctx, m.store, notes)
 }
 
 // readAll reads everything, in a new session, and has each replica take on what
@@ -107,14 +139,16 @@ func (m *image) next(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.meta.Update(ctx, m.store, notes); err != nil {
+	if err := m.update(ctx, notes); err != nil {
 		return err
 	}
 	if err := m.show(ctx); err != nil {
 		return err
 	}
 	if len(notes) > 0 {
+		m.view.Lock()
 		m.last = notes[len(notes)-1].Number
+		m.view.Unlock()
 	}
 	return nil
 }
@@ -129,7 +163,9 @@ func (m *image) look(ctx context.Context) error {
 	if first {
 		return nil
 	}
+	m.view.Lock()
 	changed, err := m.meta.Audit(ctx, m.store)
+	m.view.Unlock()
 	if err != nil || changed == 0 {
 		return err
 	}

@@ -45,6 +45,9 @@ type scaled struct {
 	done  sync.WaitGroup
 	// notes counts the notes that it has seen.
 	notes atomic.Int64
+
+	mu   sync.Mutex
+	view meta.View
 }
 
 // elections counts what controllers have written.
@@ -196,7 +199,7 @@ func startScaled(t *testing.T, id int32, open func() (meta.Store, func()), told 
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("broker", id)
 	}
 	b.done.Go(func() {
-		err := controller.New(controller.Config{Store: b.store, Self: b.self, Elected: told.tell, Log: log}).Run(ctx)
+		err := controller.New(controller.Config{Store: b.store, Self: b.self, Elected: told.tell, Known: b.known, Log: log}).Run(ctx)
 		if ctx.Err() == nil && !errors.Is(err, meta.ErrClosed) {
 			t.Errorf("controller of broker %d: %v", id, err)
 		}
@@ -209,19 +212,29 @@ func startScaled(t *testing.T, id int32, open func() (meta.Store, func()), told 
 
 // follow keeps a picture current.
 func (b *scaled) follow(ctx context.Context, t *testing.T) {
-	var img *meta.Image
 	last := int64(-1)
 	for ctx.Err() == nil {
 		notes, err := b.store.Changes(ctx, last)
 		if gap := (*meta.ErrGap)(nil); errors.As(err, &gap) {
+			session, _ := b.store.Session()
+			var img *meta.Image
 			if img, last, err = meta.Begin(ctx, b.store); err != nil {
 				last = -1
+				continue
 			}
+			b.mu.Lock()
+			b.view = meta.View{Image: img, After: last, Session: session}
+			b.mu.Unlock()
 			continue
 		}
+		b.mu.Lock()
 		if err == nil {
-			err = img.Update(ctx, b.store, notes)
+			err = b.view.Image.Update(ctx, b.store, notes)
 		}
+		if err == nil && len(notes) > 0 {
+			b.view.After = notes[len(notes)-1].Number
+		}
+		b.mu.Unlock()
 		if errors.Is(err, meta.ErrClosed) {
 			return
 		}
@@ -234,6 +247,18 @@ func (b *scaled) follow(ctx context.Context, t *testing.T) {
 			b.notes.Add(int64(len(notes)))
 		}
 	}
+}
+
+// known is what the broker knows, for its controller.
+func (b *scaled) known() (meta.View, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.view.Image == nil {
+		return b.view, false
+	}
+	v := b.view
+	v.Image = v.Image.Clone()
+	return v, true
 }
 
 // stop ends the session, then everything.

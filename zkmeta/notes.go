@@ -77,7 +77,9 @@ func (x *session) startNotes(ctx context.Context, base int64) error {
 	if _, err := ask(ctx, x, func(*zk.Conn) (struct{}, error) { return struct{}{}, f.begin() }); err != nil {
 		return err
 	}
-	x.notes = meta.NotesAfter(max(base, f.gen<<31+f.next))
+	base = max(base, f.gen<<31+f.next)
+	x.notes = meta.NotesAfter(base)
+	x.taken.Store(&position{f.gen, f.next, base})
 	if !x.link.enter() {
 		return errNotSent
 	}
@@ -210,6 +212,7 @@ func (f *follower) take() (bool, error) {
 	f.next++
 	f.note = nil // that of the note taken has fired, or will
 	note, err := meta.DecodeNote(value)
+	f.reach()
 	if err != nil {
 		f.x.notes.Lose() // whatever it told
 		return true, nil
@@ -225,6 +228,7 @@ func (f *follower) skip() error {
 		return err
 	}
 	f.next, f.note = next, nil
+	f.reach()
 	f.x.notes.Lose()
 	return f.takeAll()
 }
@@ -235,8 +239,10 @@ func (f *follower) path() string {
 
 // count is how many notes this generation has had: ZooKeeper counts the creations
 // and deletions of children.
-func (f *follower) count() (int64, error) {
-	exists, stat, err := f.x.conn.Exists(f.x.path(generationPath(f.gen)))
+func (f *follower) count() (int64, error) { return f.x.countNotes(f.x.conn, f.gen) }
+
+func (x *session) countNotes(c *zk.Conn, gen int64) (int64, error) {
+	exists, stat, err := c.Exists(x.path(generationPath(gen)))
 	if err != nil {
 		return 0, err
 	}

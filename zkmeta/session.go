@@ -33,7 +33,8 @@ type session struct {
 
 	generation atomic.Pointer[generation]
 	notes      *meta.Notes
-	begun      atomic.Bool // Changes has told the gap that a new session is
+	taken      atomic.Pointer[position] // how far notes goes
+	begun      atomic.Bool              // Changes has told the gap that a new session is
 }
 
 // connect starts a client. It waits for nothing.

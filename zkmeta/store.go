@@ -41,6 +41,7 @@ type Store struct {
 var (
 	_ meta.Expiring = (*Store)(nil)
 	_ meta.Trimming = (*Store)(nil)
+	_ meta.Current  = (*Store)(nil)
 )
 
 // Open connects to ZooKeeper and waits for the first session, at most for

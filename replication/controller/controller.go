@@ -19,6 +19,10 @@ type Config struct {
 	// Rules are a topic's rules for elections; nil means those of its own
 	// configs alone, with Kafka's defaults.
 	Rules func(*meta.TopicImage) Rules
+	// Known offers the picture that this broker keeps of the cluster anyway, a copy;
+	// false, or Known nil: there is none. A new controller goes on from it rather
+	// than reading everything.
+	Known func() (meta.View, bool)
 	// Ask finds out where replicas end, as far as they answer in time; nil means
 	// that none does. It is called from one goroutine at a time.
 	Ask func(context.Context, []Question) map[Replica]LogEnd
@@ -43,6 +47,8 @@ type Controller struct {
 	stands bool
 	img    *meta.Image // nil: everything is to be read
 	after  int64       // the last note that img knows
+	// fresh: the office is new, so that what this broker knows will do.
+	fresh bool
 	// refused: a write was, so that img is behind. The note that says why is
 	// there, or on its way; if none comes, everything is read again.
 	refused bool
@@ -80,13 +86,9 @@ func (c *Controller) Step(ctx context.Context) error {
 		return nil
 	}
 	if c.img == nil {
-		begin := time.Now()
-		img, after, err := meta.Begin(ctx, c.cfg.Store)
-		if err != nil {
+		if err := c.look(ctx); err != nil {
 			return err
 		}
-		c.img, c.after, c.refused = img, after, false
-		c.log.Info("controller has read the cluster's metadata", "topics", len(img.Topics), "took", time.Since(begin))
 	}
 	s := Snapshot{Image: c.img, Epoch: c.office.Epoch, Rules: c.cfg.Rules, Ends: c.asked.ends}
 	if c.balance.due(now) {
@@ -108,7 +110,7 @@ func (c *Controller) campaign(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	c.office, c.leads, c.img, c.asked.ends = office, true, nil, nil
+	c.office, c.leads, c.img, c.asked.ends, c.fresh = office, true, nil, nil, true
 	c.balance.begin(now, firstBalance)
 	c.trim.begin(now, 0)
 	c.audit.begin(now, auditEvery)

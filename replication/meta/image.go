@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,21 @@ type Image struct {
 	Elections map[string]Election
 
 	audited TopicPartition // what Audit begins with
+}
+
+// Clone is a copy for another goroutine. It shares what is never changed.
+func (img *Image) Clone() *Image {
+	c := *img
+	c.Topics, c.BrokerConfigs = maps.Clone(img.Topics), maps.Clone(img.BrokerConfigs)
+	return &c
+}
+
+// View is an Image with how far it goes.
+type View struct {
+	Image *Image
+	// After is the number of the last note in it, Session the session that it was
+	// read in and that the number belongs to.
+	After, Session int64
 }
 
 // TopicImage is a topic with its configs and the states of its partitions.

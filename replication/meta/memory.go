@@ -137,6 +137,14 @@ func (s *MemorySession) Changes(ctx context.Context, after int64) ([]Note, error
 	return s.tree.notes.Changes(ctx, after, s.lost)
 }
 
+// Newest is the number of the newest note.
+func (s *MemorySession) Newest(ctx context.Context) (int64, error) {
+	if err := s.alive(ctx); err != nil {
+		return 0, err
+	}
+	return s.tree.notes.Last(), nil
+}
+
 // Commit applies all ops or none.
 func (s *MemorySession) Commit(ctx context.Context, ops ...Op) error {
 	if err := s.alive(ctx); err != nil {

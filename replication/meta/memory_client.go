@@ -27,7 +27,11 @@ type MemoryClient struct {
 	done bool
 }
 
-var _ Expiring = (*MemoryClient)(nil)
+var (
+	_ Expiring = (*MemoryClient)(nil)
+	_ Current  = (*MemoryClient)(nil)
+	_ Current  = (*MemorySession)(nil)
+)
 
 // ErrCut is what a MemoryClient answers while it is cut off.
 var ErrCut = errors.New("meta: the store can't be reached")
@@ -151,4 +155,13 @@ func (c *MemoryClient) Changes(ctx context.Context, after int64) ([]Note, error)
 		return nil, cut
 	}
 	return notes, err
+}
+
+// Newest is the number of the newest note.
+func (c *MemoryClient) Newest(ctx context.Context) (int64, error) {
+	s, err := c.current()
+	if err != nil {
+		return 0, err
+	}
+	return s.Newest(ctx)
 }

@@ -44,6 +44,15 @@ type Expiring interface {
 	SessionTimeout() time.Duration
 }
 
+// Current is a Store that can say how far its notes go.
+type Current interface {
+	Store
+	// Newest returns the number of the newest note that stood, for anybody, when
+	// it was called (ZooKeeper: after a Sync): who has taken all notes up to it
+	// knows what had changed by then, but that brokers have gone.
+	Newest(ctx context.Context) (int64, error)
+}
+
 // Trimming is a Store that keeps its notes until somebody removes old ones: the
 // controller does.
 type Trimming interface {

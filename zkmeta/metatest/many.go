@@ -119,3 +119,36 @@ func testOneOrder(c *contract) {
 		c.Fatalf("two sessions saw\n%q\n%q", seen[0], seen[1])
 	}
 }
+
+// Whoever takes all notes up to the newest knows all that others had noted before
+// it asked.
+func testNewest(c *contract) {
+	store, ok := c.Store.(meta.Current)
+	if !ok {
+		c.Skip("this store doesn't say how far its notes go")
+	}
+	last := c.begin()
+	if n, err := store.Newest(c.ctx); err != nil || n != last {
+		c.Fatalf("Newest = %d, %v, want %d", n, err, last)
+	}
+	other := c.h.Begin()
+	defer func() { c.h.End(other) }()
+	for i := range 20 {
+		if err := other.Commit(c.ctx, announce(fmt.Sprint(i))); err != nil {
+			c.Fatal(err)
+		}
+		n, err := store.Newest(c.ctx)
+		if err != nil || n != last+1 {
+			c.Fatalf("Newest = %d, %v, want %d", n, err, last+1)
+		}
+		notes, err := c.Changes(c.ctx, last)
+		if err != nil || len(notes) != 1 || notes[0].Number != n || notes[0].Topics[0] != fmt.Sprint(i) {
+			c.Fatalf("Changes = %+v, %v, want note %d", notes, err, n)
+		}
+		last = n
+	}
+	c.next()
+	if n, err := c.Store.(meta.Current).Newest(c.ctx); err != nil || n != c.begin() {
+		c.Fatalf("Newest in a new session = %d, %v", n, err)
+	}
+}

@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(*testing.T) Harness) {
 		{"OthersEphemerals", testOthersEphemerals, true},
 		{"GoneBrokersAreTold", testGoneBrokers, true},
 		{"OneOrderOfNotes", testOneOrder, true},
+		{"NewestNote", testNewest, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open(t)
