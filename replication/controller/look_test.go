@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -12,12 +13,12 @@ import (
 // counted is a store that counts what is read of topics.
 type counted struct {
 	*broker
-	reads int
+	reads atomic.Int64
 }
 
 func (c *counted) Get(ctx context.Context, path string) (meta.Node, error) {
 	if strings.HasPrefix(path, "/brokers/topics/") {
-		c.reads++
+		c.reads.Add(1)
 	}
 	return c.broker.Get(ctx, path)
 }
@@ -65,8 +66,8 @@ func TestANewControllerTakesOverWhatItsBrokerKnows(t *testing.T) {
 				}
 				b2.runWith(t, ctx, func(cfg *Config) { cfg.Store, cfg.Known = store, known })
 				synctest.Wait()
-				if store.reads != 0 {
-					t.Fatalf("read %d nodes before it leads", store.reads)
+				if store.reads.Load() != 0 {
+					t.Fatalf("read %d nodes before it leads", store.reads.Load())
 				}
 				b1.End()
 				synctest.Wait()
@@ -74,8 +75,8 @@ func TestANewControllerTakesOverWhatItsBrokerKnows(t *testing.T) {
 					t.Fatalf("after the controller has gone: %+v", s)
 				}
 				// The 50 that were elected are read for their notes, whatever was known.
-				if took := store.reads < 60; took != c.takes {
-					t.Errorf("%d nodes read", store.reads)
+				if took := store.reads.Load() < 60; took != c.takes {
+					t.Errorf("%d nodes read", store.reads.Load())
 				}
 			})
 		})
