@@ -70,6 +70,7 @@ func kills() []kill {
 // that does.
 var elsewhere = map[string]string{
 	"segment.truncate": "segment/fault_test.go", // a follower truncates
+	"vfs.sync":         "e2e/ioerror_linux_test.go",
 }
 
 // TestKillAtEveryFailpoint ends the broker by SIGKILL at each point of a

@@ -10,7 +10,22 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"firn/segment/vfs"
 )
+
+// faulty is fs with the failpoints of a disk; fs itself if none is asked for.
+func faulty(fs vfs.FS, failpoint func(name string) error) vfs.FS {
+	if !strings.Contains(os.Getenv("FIRN_FAILPOINTS"), "vfs.") {
+		return fs
+	}
+	return vfs.Inject(fs, func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".log") {
+			return failpoint("vfs.sync")
+		}
+		return nil
+	})
+}
 
 // failpoints reads FIRN_FAILPOINTS: "name=action,name=action". An action is
 // kill (SIGKILL to ourselves), error, or sleep:DURATION; "@N" after it waits for

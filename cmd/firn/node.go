@@ -92,12 +92,13 @@ func (n *node) wire(ctx context.Context, log *slog.Logger, fresh bool) error {
 	}
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	failpoint := failpoints()
 	cfg := broker.Config{
 		NodeID:   nodeID(c.Int("node.id")),
 		Settings: c,
 		LogDir:   n.settings.logs,
 		Meta:     n.store,
-		FS:       vfs.OS(),
+		FS:       faulty(vfs.OS(), failpoint),
 		Network: broker.Network{
 			MaxRequestBytes: int(c.Int("socket.request.max.bytes")),
 			QueuedBytes:     int(c.Int("queued.max.request.bytes")),
@@ -109,7 +110,7 @@ func (n *node) wire(ctx context.Context, log *slog.Logger, fresh bool) error {
 		},
 		Log:       log,
 		Metrics:   reg,
-		Failpoint: failpoints(),
+		Failpoint: failpoint,
 	}
 	if n.settings.archive != "" {
 		if cfg.Archive, err = n.openArchive(ctx, log, reg, fresh); err != nil {

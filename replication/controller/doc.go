@@ -37,6 +37,14 @@
 //
 // Taken back, it is a reassignment to what there was before.
 //
+// # A new controller
+//
+//	office won ─▶ Sync: how far do the notes go? ─▶ the broker's picture, and the notes since ─▶ Decide
+//	                                                └─ a gap, or another session: read everything
+//
+// Each broker keeps a picture anyway, so that a failover costs what has changed and
+// not what there is.
+//
 // Every write is fenced by the controller epoch and checks what it rests on, so
 // that a decision on an old picture is refused, not obeyed. A crash between two
 // writes leaves the rest to the next controller, who decides from what it reads.
