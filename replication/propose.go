@@ -54,6 +54,8 @@ const proposeAgain = 200 * time.Millisecond
 // One proposal at a time is under way. Who is to join counts from here on (R3).
 func (p *Partition) Propose(c Cluster) (Proposal, bool) {
 	p.mu.Lock()
+	// Who has taken itself off the list leaves when it is on it again.
+	p.mu.readmitted = slices.DeleteFunc(p.mu.readmitted, func(m meta.Member) bool { return !c.givenUp(m.ID) })
 	if t := p.mu.tracker; t != nil {
 		t.Counted(p.log.Offsets().Counted)
 		if p.mu.began.IsZero() {
@@ -77,6 +79,9 @@ func (p *Partition) Propose(c Cluster) (Proposal, bool) {
 		a.pending = true
 		for _, m := range out.Joined {
 			t.Join(m)
+			if c.givenUp(m.ID) && !slices.Contains(p.mu.readmitted, m) {
+				p.mu.readmitted = append(p.mu.readmitted, m)
+			}
 			if !slices.Contains(a.joining, m) {
 				a.joining = append(a.joining, m)
 			}
@@ -250,10 +255,5 @@ func (p *Partition) committedLocked(t *isr.Tracker, s meta.PartitionState) {
 		w.left = w.left || slices.Contains(before.ISR, w.Member) && !slices.Contains(s.ISR, w.Member)
 	}
 	p.mu.readmitted = slices.DeleteFunc(p.mu.readmitted, func(m meta.Member) bool { return !slices.Contains(s.ISR, m) })
-	for _, m := range s.ISR {
-		if !slices.Contains(before.ISR, m) {
-			p.mu.readmitted = append(p.mu.readmitted, m)
-		}
-	}
 	t.Committed(s)
 }

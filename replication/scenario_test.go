@@ -97,6 +97,7 @@ type world struct {
 	brokers  map[int32]*broker
 	regs     map[int32]meta.Registration
 	state    meta.PartitionState
+	lists    map[int32]bool // who gives the partition up
 	now      time.Time
 	out      strings.Builder
 }
@@ -115,7 +116,7 @@ type broker struct {
 }
 
 func newWorld(t testing.TB) *world {
-	return &world{t: t, brokers: map[int32]*broker{}, regs: map[int32]meta.Registration{}, now: time.Unix(1_000_000, 0)}
+	return &world{t: t, brokers: map[int32]*broker{}, regs: map[int32]meta.Registration{}, lists: map[int32]bool{}, now: time.Unix(1_000_000, 0)}
 }
 
 func (m *world) run(in string) string {
@@ -190,6 +191,8 @@ func (m *world) do(what string, id int32, args map[string]string) {
 		for _, id := range told {
 			m.tell(id)
 		}
+	case "list", "unlist":
+		m.lists[id] = what == "list"
 	case "tell":
 		m.tell(id)
 	case "append":
@@ -315,7 +318,7 @@ func (m *world) tell(id int32) {
 }
 
 func (m *world) cluster() Cluster {
-	return Cluster{Now: m.now, MaxLag: m.lag, Registered: m.regs, Replicas: m.assigned}
+	return Cluster{Now: m.now, MaxLag: m.lag, Registered: m.regs, Replicas: m.assigned, GivenUp: func(id int32) bool { return m.lists[id] }}
 }
 
 // apply is the store's part in b's proposal.
