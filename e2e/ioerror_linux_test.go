@@ -12,6 +12,9 @@ import (
 	"firn/e2e/harness"
 )
 
+// syncFails is the failpoint of an fsync of a segment.
+const syncFails = "vfs.sync"
+
 // A disk that fails under a broker that runs (S4, S7): its partition is given up,
 // another leads, and nothing that was acknowledged is lost; after a restart it is
 // back. The write fails for real, by a limit on the size of files; the fsync by a
@@ -52,7 +55,7 @@ func TestClusterBrokerWhoseDiskFails(t *testing.T) {
 	fails("EFBIG", id, at)
 
 	c.Broker(preferred).Stop()
-	c.Broker(preferred).SetFailpoints("vfs.sync=error@60")
+	c.Broker(preferred).SetFailpoints(syncFails + "=error@60")
 	c.Broker(preferred).Restart()
 	allInSync(t, c, adm, "t")
 	set := kadm.TopicsSet{}
@@ -67,12 +70,12 @@ func TestClusterBrokerWhoseDiskFails(t *testing.T) {
 	for _, b := range c.Brokers {
 		b.SetFailpoints("")
 	}
-	if strings.Contains(c.Broker(id).Log(), "failpoint vfs.sync fired") {
+	if strings.Contains(c.Broker(id).Log(), "failpoint "+syncFails+" fired") {
 		fails("a failed fsync", id, time.Now())
 	} else {
 		t.Log("the fsync of a follower failed")
 		for i, b := range c.Brokers {
-			if strings.Contains(b.Log(), "failpoint vfs.sync fired") {
+			if strings.Contains(b.Log(), "failpoint "+syncFails+" fired") {
 				harness.Eventually(t, 10*time.Second, "it is given up", func() bool { return len(isrOf(t, adm, "t")) == 2 })
 				w.more(50)
 				c.Broker(i + 1).Kill()
@@ -87,7 +90,7 @@ func TestClusterBrokerWhoseDiskFails(t *testing.T) {
 
 func synced(c *harness.Cluster) bool {
 	for _, b := range c.Brokers {
-		if strings.Contains(b.Log(), "failpoint vfs.sync fired") {
+		if strings.Contains(b.Log(), "failpoint "+syncFails+" fired") {
 			return true
 		}
 	}
