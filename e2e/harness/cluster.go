@@ -1,12 +1,17 @@
 package harness
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"firn/zkmeta/zktest"
 )
@@ -40,12 +45,7 @@ type Cluster struct {
 func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 	t.Helper()
 	c := PrepareCluster(t, o)
-	for _, b := range c.Brokers {
-		b.Start()
-	}
-	for _, b := range c.Brokers {
-		b.WaitReady()
-	}
+	c.RestartAll()
 	return c
 }
 
@@ -104,7 +104,7 @@ func (c *Cluster) KillAll() {
 	wg.Wait()
 }
 
-// RestartAll starts all brokers, and waits until they are ready.
+// RestartAll starts all brokers, and waits until they are ready and know each other.
 func (c *Cluster) RestartAll() {
 	c.t.Helper()
 	for _, b := range c.Brokers {
@@ -113,6 +113,26 @@ func (c *Cluster) RestartAll() {
 	for _, b := range c.Brokers {
 		b.WaitReady()
 	}
+	for _, b := range c.Brokers {
+		Eventually(c.t, 30*time.Second, b.Addr+" knows all brokers", func() bool { return b.knows(c.t) == len(c.Brokers) })
+	}
+}
+
+// knows is how many brokers f has heard of.
+func (f *Firn) knows(t testing.TB) int {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(f.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	resp, err := client.SeedBrokers()[0].Request(ctx, kmsg.NewPtrMetadataRequest())
+	if err != nil {
+		return 0
+	}
+	return len(resp.(*kmsg.MetadataResponse).Brokers)
 }
 
 // Pause stops the process where it is (SIGSTOP); Resume has it go on.
