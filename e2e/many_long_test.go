@@ -20,10 +20,7 @@ import (
 	"firn/e2e/harness"
 )
 
-var (
-	longPartitions = flag.Int("long.partitions", 3000, "partitions, of three replicas, on three brokers")
-	longProfile    = flag.String("long.cpuprofile", "", "write CPU profiles of the brokers' failover to files of this prefix")
-)
+var longPartitions = flag.Int("long.partitions", 3000, "partitions, of three replicas, on three brokers")
 
 // Thousands of partitions on real brokers: what they cost at idle, and how long they
 // take to have leaders again when a broker is killed.
@@ -78,17 +75,6 @@ func TestLongManyPartitions(t *testing.T) {
 			took := produceToAll(t, c, names, per)
 			t.Logf("SIGKILL: a record to each of %d partitions acknowledged after %v", topics*per, took.Round(time.Millisecond))
 		})
-		var profiled sync.WaitGroup
-		if *longProfile != "" && round == 0 {
-			for i := range c.Brokers {
-				if int32(i+1) != id {
-					profiled.Go(func() {
-						_, body := c.Brokers[i].Get("/debug/pprof/profile?seconds=6")
-						_ = os.WriteFile(*longProfile+strconv.Itoa(i+1), []byte(body), 0o644)
-					})
-				}
-			}
-		}
 		harness.Eventually(t, time.Minute, "all have leaders", func() bool {
 			md, err := watch.Metadata(t.Context(), names...)
 			led := err == nil
@@ -97,7 +83,6 @@ func TestLongManyPartitions(t *testing.T) {
 		})
 		t.Logf("SIGKILL: the last of %d partitions has a leader after %v", topics*per, time.Since(begin).Round(time.Millisecond))
 		acked.Wait()
-		profiled.Wait()
 		others.Close()
 		begin = time.Now()
 		victim.Restart()
