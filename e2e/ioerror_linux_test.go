@@ -1,3 +1,5 @@
+//go:build long
+
 package e2e
 
 import (
@@ -19,7 +21,7 @@ const syncFails = "vfs.sync"
 // another leads, and nothing that was acknowledged is lost; after a restart it is
 // back. The write fails for real, by a limit on the size of files; the fsync by a
 // failpoint.
-func TestClusterBrokerWhoseDiskFails(t *testing.T) {
+func TestLongBrokerWhoseDiskFails(t *testing.T) {
 	c := harness.StartCluster(t, harness.ClusterOptions{Set: []string{"auto.leader.rebalance.enable=false"}})
 	adm := kadm.NewClient(clusterClient(t, c))
 	createInSync(t, c, adm, "t", 1)
