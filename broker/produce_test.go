@@ -217,6 +217,7 @@ func TestQueueOfAcksIsBounded(t *testing.T) {
 		t.Errorf("%d appended, with a queue of %d", end, maxAcks)
 	}
 	for i := range int32(n) {
+		eventually(t, "it is appended", func() bool { return log.Offsets().End > int64(i) }) // or this flush misses it
 		log.flush()
 		if p := produced(c.recv(i+1, r)); p.BaseOffset != int64(i) {
 			t.Fatalf("ack %d: base offset %d", i, p.BaseOffset)
