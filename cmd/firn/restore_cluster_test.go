@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -92,6 +94,9 @@ func TestRestoreIntoACluster(t *testing.T) {
 	wantRead(t, readAll(t, old, set, "events"), "before", "meanwhile", "only here")
 	if n := countFiles(t, dir); n != objects {
 		t.Errorf("the old broker wrote to the archive: %d objects, then %d", objects, n)
+	}
+	if log, err := os.ReadFile(filepath.Join(old, "firn.log")); err != nil || !strings.Contains(string(log), "the archive has another owner") {
+		t.Errorf("the old broker doesn't say so: %v\n%s", err, log)
 	}
 	// Its disk is of no use to the new cluster.
 	refused(t, inZooKeeper(old, connect, "archive.url="+archive), "older state")
