@@ -143,7 +143,11 @@ func showTroubles(g *global, found []trouble) error {
 	if bad > 0 {
 		return &exitError{1}
 	}
-	if !g.json() {
+	switch {
+	case g.json():
+	case len(found) > 0:
+		fmt.Println("nothing wrong is known, beside what is unknown")
+	default:
 		fmt.Println("healthy: every partition is led, fully replicated and archived in time")
 	}
 	return nil

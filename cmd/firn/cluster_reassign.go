@@ -164,6 +164,9 @@ func (v *clusterView) spread(parts []kadm.PartitionDetail, to []int, replicas in
 		if !ok {
 			return nil, fmt.Errorf("broker %d is not there", id)
 		}
+		if slices.Contains(ids, int32(id)) {
+			return nil, fmt.Errorf("--to names broker %d twice", id)
+		}
 		b := meta.Broker{ID: int32(id)}
 		if d.Rack != nil {
 			b.Rack = *d.Rack

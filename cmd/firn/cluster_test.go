@@ -132,4 +132,9 @@ func TestSpread(t *testing.T) {
 	if _, err = v.spread(v.parts, []int{9}, 0, false); err == nil {
 		t.Error("on a broker that isn't there")
 	}
+	for _, exactly := range []bool{false, true} {
+		if _, err = v.spread(v.parts, []int{1, 1, 2}, 2, exactly); err == nil || !strings.Contains(err.Error(), "broker 1 twice") {
+			t.Errorf("a broker named twice (exactly: %v): %v", exactly, err)
+		}
+	}
 }

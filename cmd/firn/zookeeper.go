@@ -15,7 +15,7 @@ import (
 
 // openZooKeeper opens the metadata of a cluster. fresh: it has no cluster id yet.
 func openZooKeeper(ctx context.Context, c *config.Broker, log *slog.Logger) (store *zkmeta.Store, fresh bool, err error) {
-	if c.Int("node.id") < 0 {
+	if !c.IsSet("node.id") || c.Int("node.id") < 0 {
 		return nil, false, errors.New("config: zookeeper.connect is set, so this broker is one of several: give it a number of its own with broker.id")
 	}
 	cfg, err := zookeeperConfig(c)

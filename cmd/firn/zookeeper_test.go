@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,9 @@ func refused(t *testing.T, src sources, words ...string) {
 
 func TestBrokerWithZooKeeperNeedsAnID(t *testing.T) {
 	refused(t, inZooKeeper(t.TempDir(), "127.0.0.1:1", "broker.id=-1"), "broker.id")
+	unnamed := inZooKeeper(t.TempDir(), "127.0.0.1:1")
+	unnamed.set = slices.DeleteFunc(unnamed.set, func(kv string) bool { return strings.HasPrefix(kv, "broker.id=") })
+	refused(t, unnamed, "broker.id")
 }
 
 func TestUnreachableZooKeeperIsNamed(t *testing.T) {
