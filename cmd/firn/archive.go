@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -269,24 +272,18 @@ func archivePending(g *global) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pending",
 		Short: "What is not archived yet, and why",
-		Long: `Asks a running broker, by its admin listener, how far the archive of each partition
-is. Where the admin listener is, the broker at -b tells; --admin names it instead.`,
+		Long: `Asks each running broker, by its admin listener, how far the archive of the partitions
+that it leads is. Where the admin listeners are, the broker at -b tells; --admin names one
+broker's instead, which then tells of all the partitions that it hosts.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			var ps []console.ArchivePartition
+			var unknown, err error
 			if adminURL == "" {
-				at, err := askBroker(c.Context(), brokers, "admin.listener")
-				if err != nil {
-					return err
-				}
-				if at == "" {
-					return fmt.Errorf("the broker at %s has no admin listener (admin.listener is empty)", brokers)
-				}
-				adminURL = at
+				ps, unknown, err = pendingAnywhere(c.Context(), brokers)
+			} else {
+				ps, err = pendingPartitions(c.Context(), adminURL)
 			}
-			if !strings.Contains(adminURL, "://") {
-				adminURL = "http://" + adminURL
-			}
-			ps, err := pendingPartitions(c.Context(), adminURL)
 			if err != nil {
 				return err
 			}
@@ -296,7 +293,7 @@ is. Where the admin listener is, the broker at -b tells; --admin names it instea
 						return err
 					}
 				}
-				return nil
+				return unknown
 			}
 			tab := newTable(os.Stdout, "TOPIC", "PARTITION", "ARCHIVED-END", "END", "PENDING", "OLDEST", "REASON")
 			for _, p := range ps {
@@ -308,7 +305,7 @@ is. Where the admin listener is, the broker at -b tells; --admin names it instea
 					time.Duration(p.PendingSeconds*float64(time.Second)).Round(time.Second), why)
 			}
 			tab.flush()
-			return nil
+			return unknown
 		},
 	}
 	brokersFlag(c, &brokers)
@@ -316,9 +313,70 @@ is. Where the admin listener is, the broker at -b tells; --admin names it instea
 	return c
 }
 
+// pendingAnywhere asks the broker that is alone, or each of a cluster for what it
+// leads. unknown tells what could not be asked.
+func pendingAnywhere(ctx context.Context, brokers string) (ps []console.ArchivePartition, unknown, err error) {
+	err = admin(brokers, func(a *kadm.Client) error {
+		v, err := loadCluster(ctx, a)
+		if err != nil {
+			return err
+		}
+		if len(v.live) > 1 {
+			ps, unknown = v.pending(func(id int32) ([]console.ArchivePartition, error) {
+				at, err := adminListener(ctx, a, v, id)
+				if err != nil {
+					return nil, err
+				}
+				return pendingPartitions(ctx, at)
+			})
+			return nil
+		}
+		at, err := askBroker(ctx, brokers, "admin.listener")
+		if err != nil {
+			return err
+		}
+		if at == "" {
+			return fmt.Errorf("the broker at %s has no admin listener (admin.listener is empty)", brokers)
+		}
+		ps, err = pendingPartitions(ctx, at)
+		return err
+	})
+	return ps, unknown, err
+}
+
+// pending is what each broker answers of the partitions that it leads.
+func (v *clusterView) pending(ask func(id int32) ([]console.ArchivePartition, error)) (out []console.ArchivePartition, unknown error) {
+	type partition struct {
+		topic string
+		num   int32
+	}
+	leader := map[partition]int32{}
+	for _, p := range v.parts {
+		leader[partition{p.Topic, p.Partition}] = p.Leader
+	}
+	for _, id := range slices.Sorted(maps.Keys(v.live)) {
+		ps, err := ask(id)
+		if err != nil {
+			unknown = errors.Join(unknown, fmt.Errorf("what broker %d leads is not listed: %w", id, err))
+		}
+		for _, p := range ps {
+			if l, ok := leader[partition{p.Topic, p.Partition}]; ok && l == id {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b console.ArchivePartition) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return out, unknown
+}
+
 func pendingPartitions(ctx context.Context, base string) ([]console.ArchivePartition, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/api/v1/archive/partitions", nil)
 	if err != nil {
 		return nil, fmt.Errorf("--admin: %w", err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,25 @@ func TestArchiveBehind(t *testing.T) {
 		if got := behind(p, 2*3600e9); got != why {
 			t.Errorf("%q, want %q", got, why)
 		}
+	}
+}
+
+func TestPendingOfEachLeader(t *testing.T) {
+	v := viewOf(3, part("t", 0, 2, []int32{1, 2}, nil), part("t", 1, 1, []int32{1, 2}, nil), part("t", 2, 3, []int32{3, 1}, nil))
+	ps, unknown := v.pending(func(id int32) (ps []console.ArchivePartition, err error) {
+		if id == 3 {
+			return nil, errors.New("no answer")
+		}
+		for n := range int32(3) {
+			ps = append(ps, console.ArchivePartition{Topic: "t", Partition: n, End: int64(id)})
+		}
+		return ps, nil
+	})
+	if len(ps) != 2 || ps[0].Partition != 0 || ps[0].End != 2 || ps[1].Partition != 1 || ps[1].End != 1 {
+		t.Errorf("%+v", ps)
+	}
+	if unknown == nil || !strings.Contains(unknown.Error(), "broker 3") {
+		t.Errorf("broker 3 did not answer: %v", unknown)
 	}
 }
 
