@@ -302,6 +302,7 @@ func (l *Log) Close() error {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.wakeWaitersLocked() // also of a flush that will never come: the disk may be full
 	if err := l.Err(); err != nil {
 		return err // no clean-shutdown mark may vouch for it
 	}

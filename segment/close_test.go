@@ -1,0 +1,43 @@
+package segment
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"firn/segment/vfs"
+)
+
+// A flush that waits for space must not wait for ever once the log is closed: who
+// closes it may wait for whoever flushes.
+func TestCloseEndsAFlushThatWaitsForSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := func(op vfs.Op) error {
+			if op.Kind == vfs.OpCreate && strings.Contains(op.Name, ".snapshot") {
+				return syscall.ENOSPC
+			}
+			return nil
+		}
+		l := openLog(t, openDir(t, testConfig(t, vfs.Inject(vfs.NewMem(), full))), Options{SegmentBytes: 1000, FlushMessages: 1})
+		for range 10 {
+			mustAppend(t, l, records(2, 100, testNow))
+		}
+		flushed := make(chan error, 1)
+		go func() { flushed <- l.FlushDue() }()
+		synctest.Wait()
+		if err := l.Close(); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Close = %v", err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-flushed:
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("FlushDue = %v", err)
+			}
+		default:
+			t.Error("FlushDue still waits")
+		}
+	})
+}
