@@ -381,6 +381,11 @@ func (w *world) readReplica(p *process, r *replica) {
 
 // end ends everything that runs.
 func (w *world) end() {
+	// What never ends would go on in virtual time for ever, and nobody would hear.
+	late := time.AfterFunc(time.Hour, func() {
+		panic(fmt.Sprintf("sim: seed %d: something of a dead process doesn't end; before that: %v", w.plan.seed, w.failed()))
+	})
+	defer late.Stop()
 	w.stop()
 	w.s.stop()
 	for _, m := range w.machines {
