@@ -39,11 +39,14 @@ func (b *Broker) registration() *meta.Registration {
 // As long as no server answers, nobody can say whether the session goes on: what
 // is led is led on, as far as the lease, and past it the followers, allow (B7).
 //
-// It fails when the metadata store isn't the one that this broker knows.
+// It fails when the metadata store isn't the one that this broker knows, and when
+// another process has registered as this broker.
 func (b *Broker) takePart(ctx context.Context) error {
 	for {
 		if m := b.member.Load(); m != nil {
-			b.live(ctx, m)
+			if err := b.live(ctx, m); err != nil {
+				return err
+			}
 			b.awaitStore(ctx)
 			if ctx.Err() != nil {
 				return nil
@@ -72,7 +75,7 @@ const rejoinRetry = 500 * time.Millisecond
 
 // final: to try again would change nothing, and to go on might destroy something.
 func final(err error) bool {
-	for _, f := range []error{meta.ErrRolledBack, meta.ErrDuplicateBroker, errOtherCluster} {
+	for _, f := range []error{meta.ErrRolledBack, meta.ErrDuplicateBroker, errOtherCluster, errSuperseded} {
 		if errors.Is(err, f) {
 			return true
 		}
@@ -80,21 +83,43 @@ func final(err error) bool {
 	return false
 }
 
-// live does what a member does until its session ends, or ctx.
-func (b *Broker) live(ctx context.Context, m *membership) {
+// live does what a member does until its session ends, or ctx. It fails if another
+// process takes the registration over.
+func (b *Broker) live(ctx context.Context, m *membership) (err error) {
 	session, end := context.WithCancel(ctx)
 	defer end()
 	var parts sync.WaitGroup
+	superseded := make(chan error, 1)
 	parts.Go(func() { b.image.run(session) })
-	parts.Go(func() { b.keepLease(session, m.Registration) })
+	parts.Go(func() {
+		if err := b.keepLease(session, m.Registration); err != nil {
+			superseded <- err
+		}
+	})
 	parts.Go(func() { b.runController(session, m.Registration) })
 	select {
 	case <-ctx.Done():
+	case err = <-superseded:
 	case <-m.lost:
 		b.log.Warn("the session with the metadata store has ended", "broker_epoch", m.Epoch)
 	}
 	end()
 	parts.Wait()
+	return err
+}
+
+// errSuperseded: our registration was written by somebody else. Each incarnation
+// of a broker does that, and no other can live beside us but on a copy of our
+// log directory, whose lock we hold.
+var errSuperseded = errors.New("broker: another process has registered as this broker")
+
+// superseded makes it of a refused write, if that is what refused it.
+func superseded(err error, self meta.Registration) error {
+	c := (*meta.Conflict)(nil)
+	if !errors.As(err, &c) || c.Op.Path != meta.RegistrationPath(self.ID) || !errors.Is(err, meta.ErrVersion) {
+		return nil
+	}
+	return fmt.Errorf("%w, %d, with the same directory id: it runs on a copy of this log directory. Stop one of them, and give each log directory to one broker", errSuperseded, self.ID)
 }
 
 // awaitStore waits until the store answers: in another session, now.
@@ -146,9 +171,9 @@ func (b *Broker) stepDown() {
 var errOtherCluster = errors.New("broker: the metadata store is not this cluster's")
 
 // keepLease renews the lease until ctx ends.
-func (b *Broker) keepLease(ctx context.Context, self meta.Registration) {
+func (b *Broker) keepLease(ctx context.Context, self meta.Registration) error {
 	if b.lease == nil {
-		return
+		return nil
 	}
 	held := true
 	for {
@@ -157,7 +182,9 @@ func (b *Broker) keepLease(ctx context.Context, self meta.Registration) {
 		err := b.renew(ctx, self, t)
 		switch {
 		case ctx.Err() != nil:
-			return
+			return nil
+		case superseded(err, self) != nil:
+			return superseded(err, self)
 		case err == nil && !held:
 			b.log.Info("the metadata store can be written again")
 		case err != nil && held:
@@ -169,7 +196,7 @@ func (b *Broker) keepLease(ctx context.Context, self meta.Registration) {
 			wait = max(wait, t.Renewal/8)
 		}
 		if !sleep(ctx, max(wait, 0)) {
-			return
+			return nil
 		}
 	}
 }

@@ -196,6 +196,29 @@ func TestABrokerEndsWhenTheMetadataWasRolledBack(t *testing.T) {
 	}
 }
 
+// B1: a copy of the log directory, made while the broker was stopped, has its id.
+func TestABrokerEndsWhenACopyOfItRegisters(t *testing.T) {
+	c := startCluster(t, 2)
+	n := c.node(2)
+	r, err := meta.LoadRegistration(t.Context(), c.tree.Begin(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Epoch++
+	if err := c.tree.Begin().Commit(t.Context(), meta.Op{Kind: meta.Set, Path: meta.RegistrationPath(2), Value: meta.EncodeRegistration(r), Version: r.Version}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-n.ended:
+		n.ended <- nil
+		if err == nil || !final(err) || !strings.Contains(err.Error(), "copy") {
+			t.Errorf("Run = %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the broker goes on")
+	}
+}
+
 // B10: only a tombstone is proof that a topic was deleted.
 func TestATopicThatVanishesLeavesItsLogs(t *testing.T) {
 	c := startCluster(t, 2, "log.segment.delete.delay.ms=0")
