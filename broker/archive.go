@@ -32,6 +32,10 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 			return fmt.Errorf("broker: the metadata names archived segments of %s, but no archive is configured: they could not be read. "+
 				"Set archive.url to where they are", example.Partition)
 		}
+		if known != "" && !b.alone() {
+			return fmt.Errorf("broker: the brokers of this cluster share an archive (id %s), and this one has none: what it led would not be archived. "+
+				"Set archive.url as they have it", known)
+		}
 		return nil
 	}
 	start := tiering.Start{ClusterID: b.clusterID, ArchiveID: known, NewMetadata: newCluster, Archived: example, NewID: newID}

@@ -125,6 +125,15 @@ func TestABrokerWithArchivedDataDoesNotStartWithoutItsArchive(t *testing.T) {
 	}
 }
 
+func TestABrokerWithoutTheClustersArchiveDoesNotJoin(t *testing.T) {
+	c := startClusterWith(t, 2, objstore.NewMem())
+	n := c.node(2)
+	n.stop()
+	if err := n.tryStart(nil); err == nil || !strings.Contains(err.Error(), "archive.url") {
+		t.Errorf("started without the archive that its cluster has: %v", err)
+	}
+}
+
 // crash copies the broker's directory as a killed process leaves it, and returns
 // a node that can be started on the copy.
 func (n *node) crash() *node {
