@@ -88,8 +88,9 @@ func (c *client) send(ctx context.Context, part int32, id *int64, sequence *int3
 			c.w.fail("%s: %v", c.name, err)
 			return false
 		}
-		a, err := call(ctx, c.w, nil, c.name, to, c.request("produce"), patience, func(ctx context.Context, p *process) produced {
-			return p.serveProduce(ctx, part, raw)
+		request := c.request("produce")
+		a, err := call(ctx, c.w, nil, c.name, to, request, patience, func(ctx context.Context, p *process) produced {
+			return p.serveProduce(ctx, c.name+" "+request, part, raw)
 		})
 		if err == nil {
 			err = a.err
@@ -146,8 +147,9 @@ func (c *client) hurry(ctx context.Context, part int32) {
 	}
 }
 
-// serveProduce appends and waits for the ack, as broker's Produce does.
-func (p *process) serveProduce(ctx context.Context, index int32, raw []byte) produced {
+// serveProduce appends and waits for the ack, as broker's Produce does. request
+// tells it apart from a repetition of it that waits for the same offset.
+func (p *process) serveProduce(ctx context.Context, request string, index int32, raw []byte) produced {
 	if !p.opened.Load() {
 		return produced{err: errRefused}
 	}
@@ -174,7 +176,7 @@ func (p *process) serveProduce(ctx context.Context, index int32, raw []byte) pro
 		}
 		select {
 		case <-w.C():
-			if err := p.pause(ctx, fmt.Sprintf("ack of %d-%d", index, a.Last), 20*time.Microsecond); err != nil {
+			if err := p.pause(ctx, fmt.Sprintf("ack of %d-%d for %s", index, a.Last, request), 20*time.Microsecond); err != nil {
 				return produced{err: err}
 			}
 			w.Reset(0)
