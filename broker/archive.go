@@ -81,7 +81,7 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 		Cache:              b.cache,
 		IndexBytes:         c.Int("remote.log.index.file.cache.total.size.bytes"),
 		Store:              b.cfg.Archive,
-		Pointers:           pointers{b},
+		Pointers:           b.pointers(),
 		Identity:           id,
 		TakenOver:          takenOver,
 		Log:                b.log,
@@ -131,7 +131,7 @@ func (b *Broker) anyPointer(ctx context.Context) (*archived, error) {
 	for _, t := range b.image.meta.Topics {
 		for p := range t.Replicas {
 			part := tiering.Partition{Topic: t.Name, ID: tiering.TopicID(t.ID), Num: int32(p)}
-			ptr, err := pointers{b}.LoadPointer(ctx, part)
+			ptr, err := b.pointers().LoadPointer(ctx, part)
 			if err != nil {
 				return nil, err
 			}
@@ -181,71 +181,5 @@ func policyOf(t config.Topic, c *config.Broker) tiering.Policy {
 	return p
 }
 
-// pointers keeps the archive's pointers in the metadata store.
-type pointers struct{ b *Broker }
-
-var _ tiering.Pointers = pointers{}
-
-func (s pointers) LoadPointer(ctx context.Context, p tiering.Partition) (tiering.Pointer, error) {
-	ptr, ok, err := meta.LoadPointer(ctx, s.b.cfg.Meta, meta.TopicID(p.ID), p.Num)
-	if err != nil {
-		return tiering.Pointer{}, err
-	}
-	if !ok {
-		return tiering.Pointer{Version: tiering.NoPointer, LastEpoch: -1}, nil
-	}
-	return tiering.Pointer{
-		ManifestKey: ptr.ManifestKey, ManifestSize: ptr.ManifestSize, ManifestCRC: ptr.ManifestCRC, Sequence: ptr.Sequence,
-		LastEpoch: ptr.LastEpoch, LogStart: ptr.LogStart, ArchivedEnd: ptr.ArchivedEnd, Version: ptr.Version,
-	}, nil
-}
-
-// swapTries bounds how often a swap begins anew because the partition's state
-// has changed under the same leader.
-const swapTries = 10
-
-// SwapPointer moves a pointer, fenced by the state under which this broker leads
-// (D2). The state is read from the store: the picture may be older than the
-// leadership, which begins before it is published.
-func (s pointers) SwapPointer(ctx context.Context, p tiering.Partition, epoch int32, next tiering.Pointer) (tiering.Pointer, error) {
-	self := s.b.registration()
-	if self == nil {
-		return next, tiering.ErrFenced
-	}
-	id := meta.TopicID(p.ID)
-	move := meta.PointerMove{Topic: p.Topic, ID: id, Partition: p.Num, Self: *self, Pointer: meta.Pointer{
-		ManifestKey: next.ManifestKey, ManifestSize: next.ManifestSize, ManifestCRC: next.ManifestCRC, Sequence: next.Sequence,
-		LastEpoch: next.LastEpoch, LogStart: next.LogStart, ArchivedEnd: next.ArchivedEnd, Version: next.Version,
-	}}
-	if !next.Exists() {
-		move.Pointer.Version = meta.Missing
-	}
-	for range swapTries {
-		state, err := meta.LoadState(ctx, s.b.cfg.Meta, p.Topic, p.Num)
-		if err != nil {
-			return next, err
-		}
-		if state.LeaderEpoch != epoch || state.Leader != self.Member() {
-			return next, tiering.ErrFenced
-		}
-		move.StateVersion = state.Version
-		err = meta.MovePointer(move).Commit(ctx, s.b.cfg.Meta)
-		refused := (*meta.Conflict)(nil)
-		switch {
-		case err == nil:
-			if next.Exists() {
-				next.Version++
-			} else {
-				next.Version = 0
-			}
-			return next, nil
-		case !errors.As(err, &refused):
-			return next, err
-		case refused.Op.Path == meta.PointerPath(id, p.Num):
-			return next, tiering.ErrMoved
-		case refused.Op.Path != meta.StatePath(p.Topic, p.Num):
-			return next, tiering.ErrFenced // our registration, or the topic
-		}
-	}
-	return next, tiering.ErrFenced
-}
+// pointers are those of this cluster's archive.
+func (b *Broker) pointers() Pointers { return Pointers{Store: b.cfg.Meta, Self: b.registration} }

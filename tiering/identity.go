@@ -126,9 +126,7 @@ type Start struct {
 
 // CheckStart compares the metadata store with the prefix and returns the
 // prefix's identity, for the caller to record in the metadata store. A prefix
-// without owner gets this cluster as one; otherwise nothing is changed. Of
-// several brokers that start a new cluster together one claims the prefix, and
-// the others find it theirs: a new cluster's id is random, so no other has it. An
+// without owner gets this cluster as one; otherwise nothing is changed. An
 // error that isn't the store's own tells the operator what to do. With ErrDamaged
 // comes the identity all the same: it is the right archive, and not whole.
 func CheckStart(ctx context.Context, store objstore.Store, s Start) (Identity, error) {

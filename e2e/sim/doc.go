@@ -13,8 +13,8 @@
 // controller.Run with Decide; meta's writes, images and registration; segment's
 // logs; tiering with uploader, manifests, retention, eviction, sweeps, cold reads
 // and their cache. process.go and leader.go hold them together as package broker
-// does, without the protocol: what of that is safety's matter (who may fetch, the
-// pointer's fence) is the same few lines.
+// does, without the protocol. The pointer's fence is broker's own; who may fetch is
+// the same few lines again.
 //
 // # What is a model
 //

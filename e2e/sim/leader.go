@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"firn/broker"
 	"firn/replication"
 	"firn/replication/meta"
 	"firn/segment"
@@ -203,65 +203,21 @@ func (p *process) serveStart(k replication.FetchKey) replication.StartAnswer {
 	return a
 }
 
-// pointers keeps the archive's pointers in the metadata store, as the broker does.
-type pointers struct{ p *process }
+// pointers are the broker's own, whose reads take time here and may fail.
+type pointers struct {
+	broker.Pointers
+	p *process
+}
 
-var _ tiering.Pointers = pointers{}
+func (p *process) pointers() pointers {
+	return pointers{broker.Pointers{Store: p.zk, Self: p.reg.Load}, p}
+}
 
 func (s pointers) LoadPointer(ctx context.Context, tp tiering.Partition) (tiering.Pointer, error) {
 	if err := s.p.zk.answer(ctx, fmt.Sprintf("%s%s reads the pointer of %v", s.p.name, actor(ctx), tp)); err != nil {
 		return tiering.Pointer{}, err
 	}
-	ptr, ok, err := meta.LoadPointer(ctx, s.p.zk, meta.TopicID(tp.ID), tp.Num)
-	if err != nil {
-		return tiering.Pointer{}, err
-	}
-	if !ok {
-		return tiering.Pointer{Version: tiering.NoPointer, LastEpoch: -1}, nil
-	}
-	return tiering.Pointer{
-		ManifestKey: ptr.ManifestKey, ManifestSize: ptr.ManifestSize, ManifestCRC: ptr.ManifestCRC, Sequence: ptr.Sequence,
-		LastEpoch: ptr.LastEpoch, LogStart: ptr.LogStart, ArchivedEnd: ptr.ArchivedEnd, Version: ptr.Version,
-	}, nil
-}
-
-func (s pointers) SwapPointer(ctx context.Context, tp tiering.Partition, epoch int32, next tiering.Pointer) (tiering.Pointer, error) {
-	self := s.p.reg.Load()
-	if self == nil {
-		return next, tiering.ErrFenced
-	}
-	id := meta.TopicID(tp.ID)
-	move := meta.PointerMove{Topic: tp.Topic, ID: id, Partition: tp.Num, Self: *self, Pointer: meta.Pointer{
-		ManifestKey: next.ManifestKey, ManifestSize: next.ManifestSize, ManifestCRC: next.ManifestCRC, Sequence: next.Sequence,
-		LastEpoch: next.LastEpoch, LogStart: next.LogStart, ArchivedEnd: next.ArchivedEnd, Version: next.Version,
-	}}
-	if !next.Exists() {
-		move.Pointer.Version = meta.Missing
-	}
-	for range 10 {
-		state, err := meta.LoadState(ctx, s.p.zk, tp.Topic, tp.Num)
-		if err != nil {
-			return next, err
-		}
-		if state.LeaderEpoch != epoch || state.Leader != self.Member() {
-			return next, tiering.ErrFenced
-		}
-		move.StateVersion = state.Version
-		err = meta.MovePointer(move).Commit(ctx, s.p.zk)
-		refused := (*meta.Conflict)(nil)
-		switch {
-		case err == nil:
-			next.Version++ // NoPointer + 1 is 0
-			return next, nil
-		case !errors.As(err, &refused):
-			return next, err
-		case refused.Op.Path == meta.PointerPath(id, tp.Num):
-			return next, tiering.ErrMoved
-		case refused.Op.Path != meta.StatePath(tp.Topic, tp.Num):
-			return next, tiering.ErrFenced
-		}
-	}
-	return next, tiering.ErrFenced
+	return s.Pointers.LoadPointer(ctx, tp)
 }
 
 // upload steps the partition's uploader, again and again.

@@ -192,7 +192,7 @@ func (p *process) open(ctx context.Context) (err error) {
 	}
 	var ids atomic.Uint64
 	p.archive = tiering.New(tiering.Config{
-		Store: store, Pointers: pointers{p}, Identity: p.w.identity, Cache: p.cache, Now: p.m.now, Log: p.log.logger(),
+		Store: store, Pointers: p.pointers(), Identity: p.w.identity, Cache: p.cache, Now: p.m.now, Log: p.log.logger(),
 		// Ids need only differ.
 		Random:      func() uint64 { return uint64(p.m.id)<<56 | uint64(p.m.starts)<<40 | ids.Add(1) },
 		DeleteGrace: p.w.plan.grace, SweepEvery: p.w.plan.sweepEvery,
