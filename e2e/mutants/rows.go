@@ -16,7 +16,16 @@ func tests(packages, match string) layer { return layer{packages: packages, matc
 
 // mutants are all rows.
 func mutants() []mutant {
-	return slices.Concat(archiveMutants(), logMutants(), clusterMutants(), processMutants())
+	return slices.Concat(archiveMutants(), logMutants(), clusterMutants(), simulatedMutants(), processMutants())
+}
+
+// simulatedMutants show that the simulation sees what its invariants name.
+func simulatedMutants() []mutant {
+	sim := layer{command: strings.Fields("env GOFLAGS=OVERLAY go test -count=1 -vet=off ./e2e/sim -run Mutant -seeds 24")}
+	return []mutant{
+		{"simulation: swap-in-a-past-epoch", "broker/pointers.go", "if state.LeaderEpoch != epoch || state.Leader != self.Member() {", "if false && state.LeaderEpoch != epoch {", "D2", sim},
+		{"simulation: drop-local-before-pointer", "tiering/evict.go", "bound = max(ptr.ArchivedEnd, ptr.LogStart)", "bound = l.local.Offsets().HighWatermark", "T4", sim},
+	}
 }
 
 // processMutants show that the checker sees, on real processes, what is wrong.
