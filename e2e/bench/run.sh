@@ -7,6 +7,8 @@
 #   KAFKA=0         without Apache Kafka (which e2e/setup.sh fetches)
 #   ONLY=TEXT       only the cells whose name holds TEXT
 #   OUT=FILE        result lines, appended
+#   BESIDE=BINARY   another build of firn takes turns in the parts hot, fsync and
+#                   compressed: is this commit slower than that one?
 #
 # Needs nothing outside the repository but what e2e/setup.sh installs. Read
 # README.md in this folder before believing a figure.
@@ -32,14 +34,15 @@ trap cleanup EXIT INT TERM
 start() { local name=$1; shift; "$@" >"$work/$name.log" 2>&1 & pid=$!; pids+=("$pid"); }
 wait_port() { for _ in $(seq 600); do (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return; sleep 0.1; done; echo "nobody listens on $1" >&2; exit 1; }
 
-firn_port=19092 probe_port=19093 kafka_port=9092
-# firn DIR [--set k=v ...]: a broker without a config file's archive.
-start_firn() {
-  local dir=$1; shift
-  start firn "$work/firn" serve --data "$dir" --set "listeners=PLAINTEXT://127.0.0.1:$firn_port" \
-    --set "advertised.listeners=PLAINTEXT://127.0.0.1:$firn_port" --set admin.listener= "$@"
-  firn_pid=$pid; wait_port $firn_port
+firn_port=19092 probe_port=19093 beside_port=19094 kafka_port=9092
+# serve NAME BINARY PORT DIR [--set k=v ...]: sets $pid.
+serve() {
+  local name=$1 binary=$2 port=$3 dir=$4; shift 4
+  start "$name" "$binary" serve --data "$dir" --set "listeners=PLAINTEXT://127.0.0.1:$port" \
+    --set "advertised.listeners=PLAINTEXT://127.0.0.1:$port" --set admin.listener= "$@"
 }
+# start_firn DIR [--set k=v ...]
+start_firn() { serve firn "$work/firn" $firn_port "$@"; firn_pid=$pid; wait_port $firn_port; }
 start_kafka() {
   rm -rf "$work/kafka/data-"*
   mkdir -p "$work/kafka"; ln -sfn "$cache/kafka-4.3.1/lib" "$work/kafka/lib"
@@ -50,6 +53,7 @@ targets() { # the first is the one that ratios are to
   local t=""
   [ "${KAFKA:-1}" = 1 ] && t="kafka=127.0.0.1:$kafka_port@$kafka_pid;"
   t+="probe=127.0.0.1:$probe_port@$probe_pid;firn=127.0.0.1:$firn_port@$firn_pid"
+  [ -z "${BESIDE:-}" ] || t+=";beside=127.0.0.1:$beside_port@$beside_pid"
   echo "$t"
 }
 
@@ -59,10 +63,14 @@ suite() { # suite CELLS [flags]
 }
 
 three() {
-  rm -rf "$work/data" "$work/probe-data"; mkdir -p "$work/probe-data"
+  rm -rf "$work/data" "$work/beside-data" "$work/probe-data"; mkdir -p "$work/probe-data"
   start probe "$work/probe" -port $probe_port -dir "$work/probe-data" -coalesce "$@"; probe_pid=$pid
   : >"$work/kafkas-defaults.properties" # an empty file: Kafka's own defaults, as Kafka has them
   start_firn "$work/data" --config "$work/kafkas-defaults.properties"
+  if [ -n "${BESIDE:-}" ]; then
+    serve beside "$BESIDE" $beside_port "$work/beside-data" --config "$work/kafkas-defaults.properties"
+    beside_pid=$pid; wait_port $beside_port
+  fi
   [ "${KAFKA:-1}" = 1 ] && start_kafka
   wait_port $probe_port
   if [ "${KAFKA:-1}" = 1 ]; then # warm the JVM
@@ -171,8 +179,7 @@ restart() {
     local t0=$SECONDS
     kill -$sig "$firn_pid"; wait "$firn_pid" 2>/dev/null || true
     echo "stop by SIG$sig took $((SECONDS - t0)) s"
-    start firn "$work/firn" serve --data "$work/data" --set "listeners=PLAINTEXT://127.0.0.1:$firn_port" \
-      --set "advertised.listeners=PLAINTEXT://127.0.0.1:$firn_port" --set admin.listener= --set archive.url=
+    serve firn "$work/firn" $firn_port "$work/data" --set archive.url=
     firn_pid=$pid
     "$h" first-ack -brokers 127.0.0.1:$firn_port -topic perf -pids "$firn_pid" -label "restart after SIG$sig" | tee -a "$out"
   done
