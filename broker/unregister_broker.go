@@ -36,7 +36,7 @@ func (b *Broker) unregister(ctx context.Context, id int32) error {
 		return err
 	}
 	if _, err := meta.LoadBroker(ctx, b.cfg.Meta, id); err == nil {
-		return refuse(kerr.InvalidRequest, "Broker %d is running: stop it first.", id)
+		return refuse(kerr.InvalidRequest, "Broker %d is running: stop it first (one that was killed counts as running until its session ends).", id)
 	} else if !errors.Is(err, meta.ErrNotFound) {
 		return err
 	}

@@ -32,7 +32,7 @@ var owners = map[string][]string{
 	"go.etcd.io/bbolt":                  {"zkmeta/solo"},
 	"github.com/aws/":                   {"tiering/s3"},
 	"github.com/minio/":                 {"tiering/minio", "e2e"},
-	"github.com/twmb/franz-go/pkg/kmsg": {"broker", "broker/*", "e2e"},
+	"github.com/twmb/franz-go/pkg/kmsg": {"broker", "broker/*", "cmd/firn", "e2e"}, // cmd/firn: requests that kadm lacks
 	"github.com/twmb/franz-go/pkg/kerr": {"broker", "broker/*", "cmd/firn", "e2e"},
 	"github.com/twmb/franz-go/pkg/kbin": {"broker", "broker/*", "e2e"},
 	"github.com/twmb/franz-go/pkg/kgo":  {"cmd/firn", "e2e"},

@@ -86,6 +86,11 @@ func (g *httpGuard) OnBrokerE2E(_ kgo.BrokerMetadata, _ int16, e kgo.BrokerE2E) 
 
 // admin runs f with an admin client.
 func admin(brokers string, f func(*kadm.Client) error) error {
+	return withClient(brokers, func(_ *kgo.Client, a *kadm.Client) error { return f(a) })
+}
+
+// withClient runs f with a client, and an admin client on it.
+func withClient(brokers string, f func(*kgo.Client, *kadm.Client) error) error {
 	cl, err := connect(brokers)
 	if err != nil {
 		return err
@@ -93,10 +98,7 @@ func admin(brokers string, f func(*kadm.Client) error) error {
 	defer cl.Close()
 	a := kadm.NewClient(cl)
 	a.SetTimeoutMillis(30_000)
-	if err := f(a); err != nil {
-		return reach(brokers, err)
-	}
-	return nil
+	return reach(brokers, f(cl, a))
 }
 
 const nobodyAnswers = "no broker answers"

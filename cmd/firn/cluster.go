@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func clusterCommand(g *global) *cobra.Command {
@@ -18,7 +19,7 @@ func clusterCommand(g *global) *cobra.Command {
 		Use:   "cluster",
 		Short: "The brokers: who leads what, what is wrong, and moving partitions",
 	}
-	c.AddCommand(clusterStatus(g), clusterBrokers(g), clusterHealth(g), clusterReassign(g), clusterElect(g), clusterAdopt(g))
+	c.AddCommand(clusterStatus(g), clusterBrokers(g), clusterHealth(g), clusterReassign(g), clusterElect(g), clusterUnregister(g), clusterAdopt(g))
 	return c
 }
 
@@ -27,6 +28,7 @@ type clusterView struct {
 	id         string
 	controller int32
 	live       map[int32]kadm.BrokerDetail
+	registered []int32                // brokers that the cluster knows, away or not; nil unless asked for
 	parts      []kadm.PartitionDetail // by topic and number
 	topics     int
 	moving     kadm.ListPartitionReassignmentsResponses
@@ -50,17 +52,36 @@ func loadCluster(ctx context.Context, a *kadm.Client) (*clusterView, error) {
 	return v, nil
 }
 
-// away are brokers that are named by replicas and not there.
-func (v *clusterView) away() []int32 {
+// loadWhole is loadCluster with the brokers that are away and host nothing.
+func loadWhole(ctx context.Context, cl *kgo.Client, a *kadm.Client) (*clusterView, error) {
+	v, err := loadCluster(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	v.registered, err = registered(ctx, cl)
+	return v, err
+}
+
+// known are the brokers that are there, registered, or named by replicas.
+func (v *clusterView) known() []int32 {
 	ids := map[int32]bool{}
+	for id := range v.live {
+		ids[id] = true
+	}
+	for _, id := range v.registered {
+		ids[id] = true
+	}
 	for _, p := range v.parts {
 		for _, id := range p.Replicas {
-			if _, ok := v.live[id]; !ok {
-				ids[id] = true
-			}
+			ids[id] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(ids))
+}
+
+// away are those of them that are not there.
+func (v *clusterView) away() []int32 {
+	return slices.DeleteFunc(v.known(), func(id int32) bool { _, ok := v.live[id]; return ok })
 }
 
 // move is the reassignment of a partition, if one is under way.
@@ -111,8 +132,8 @@ func clusterStatus(g *global) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "One look at brokers and partitions", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return admin(brokers, func(a *kadm.Client) error {
-				v, err := loadCluster(c.Context(), a)
+			return withClient(brokers, func(cl *kgo.Client, a *kadm.Client) error {
+				v, err := loadWhole(c.Context(), cl, a)
 				if err != nil {
 					return err
 				}
@@ -190,7 +211,7 @@ func (v *clusterView) brokers(dirs kadm.DescribedAllLogDirs) []brokerView {
 		}
 		return b
 	}
-	for id := range v.live {
+	for _, id := range v.known() {
 		of(id)
 	}
 	for _, p := range v.parts {
@@ -227,8 +248,8 @@ func clusterBrokers(g *global) *cobra.Command {
 	c := &cobra.Command{
 		Use: "brokers", Short: "List the brokers with what they lead, host and keep", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return admin(brokers, func(a *kadm.Client) error {
-				v, err := loadCluster(c.Context(), a)
+			return withClient(brokers, func(cl *kgo.Client, a *kadm.Client) error {
+				v, err := loadWhole(c.Context(), cl, a)
 				if err != nil {
 					return err
 				}

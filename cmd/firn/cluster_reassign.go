@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"firn/replication/controller"
 	"firn/replication/meta"
@@ -50,8 +51,8 @@ when all new ones are in sync. Records that are archived aren't copied.`,
   firn cluster reassign --list
   firn cluster reassign events --cancel`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return admin(o.brokers, func(a *kadm.Client) error {
-				v, err := loadCluster(c.Context(), a)
+			return withClient(o.brokers, func(cl *kgo.Client, a *kadm.Client) error {
+				v, err := loadWhole(c.Context(), cl, a)
 				if err != nil {
 					return err
 				}
@@ -90,7 +91,13 @@ when all new ones are in sync. Records that are archived aren't copied.`,
 						return err
 					}
 				}
-				return showMoves(g, moves)
+				if err := showMoves(g, moves); err != nil {
+					return err
+				}
+				if o.drain >= 0 && len(args) == 0 && !g.json() && (o.wait || len(moves) == 0) {
+					fmt.Printf("broker %d holds no replicas: stop it, and `firn cluster unregister %d` has the cluster forget it\n", o.drain, o.drain)
+				}
+				return nil
 			})
 		},
 	}
@@ -203,6 +210,9 @@ func (v *clusterView) spread(parts []kadm.PartitionDetail, to []int, replicas in
 // drain moves everything off a broker: each replica to the broker that has the
 // fewest by then, of a rack that has none of the partition if there is one.
 func (v *clusterView) drain(parts []kadm.PartitionDetail, broker int32) (moves []moveView, err error) {
+	if known := v.known(); !slices.Contains(known, broker) {
+		return nil, fmt.Errorf("broker %d is not known here: the cluster's brokers are %s", broker, idsText(known))
+	}
 	load := map[int32]int{}
 	for id := range v.live {
 		if id != broker {

@@ -132,6 +132,13 @@ func TestDrainEmptiesABroker(t *testing.T) {
 	if _, err := viewOf(2, part("t", 0, 1, []int32{1, 2}, nil)).drain([]kadm.PartitionDetail{part("t", 0, 1, []int32{1, 2}, nil)}, 2); err == nil {
 		t.Error("drained where nobody can take it")
 	}
+	if _, err := v.drain(v.parts, 9); err == nil || !strings.Contains(err.Error(), "broker 9 is not known") || !strings.Contains(err.Error(), "1, 2, 3, 4") {
+		t.Errorf("a broker that nobody knows: %v", err)
+	}
+	v.registered = []int32{5}
+	if moves, err := v.drain(v.parts, 5); err != nil || len(moves) != 0 {
+		t.Errorf("a broker that is away and empty: %+v, %v", moves, err)
+	}
 }
 
 func TestSpread(t *testing.T) {
