@@ -27,14 +27,14 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// open opens a store, with a session of two seconds unless cfg says otherwise.
+// open opens a store, with a session of ten seconds unless cfg says otherwise.
 func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	if cfg.SessionTimeout == 0 {
-		cfg.SessionTimeout = 2 * time.Second
+		cfg.SessionTimeout = 10 * time.Second
 	}
 	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = 20 * time.Second
+		cfg.ConnectTimeout = limit
 	}
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s, err := Open(t.Context(), cfg)

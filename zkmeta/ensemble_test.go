@@ -1,6 +1,7 @@
 package zkmeta
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -10,19 +11,21 @@ import (
 )
 
 // TestEnsemble goes through what may happen to three servers, in one ensemble, with
-// one session that must live through all of it.
+// one session that must live through all of it. That it lives is how the servers
+// themselves measure that the client came back in time: no clock here does.
 func TestEnsemble(t *testing.T) {
 	t.Parallel()
+	const session = 12 * time.Second
 	e := zktest.StartN(t, 3, zktest.Options{})
 	w := &wire{}
-	s := open(t, Config{Connect: e.Chroot(), Dial: w.dial, SessionTimeout: 6 * time.Second})
+	s := open(t, Config{Connect: e.Chroot(), Dial: w.dial, SessionTimeout: session})
 	defer closeStore(t, s)
 	mustCommit(t, s, create("/a"), ephemeral("/a/e"))
 	id, lost := s.Session()
 	last := gap(t, s)
 	version := int32(0)
-	// works writes, reads and is told, within limit.
-	works := func(t *testing.T, within time.Duration) {
+	// works writes, reads and is told, in the session that there was.
+	works := func(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		for { // an outcome that is unknown is settled by reading (Z3)
@@ -43,9 +46,6 @@ func TestEnsemble(t *testing.T) {
 			t.Fatalf("Changes = %v, %v", notes, err)
 		}
 		last = notes[len(notes)-1].Number
-		if took := time.Since(began); took > within {
-			t.Errorf("took %v, want at most %v", took, within)
-		}
 		wantAlive(t, s, id, lost)
 		if !s.exists(t, "/a/e") {
 			t.Error("the ephemeral node is gone")
@@ -70,29 +70,30 @@ func TestEnsemble(t *testing.T) {
 	t.Run("Killed", func(t *testing.T) {
 		n := ours()
 		n.Kill()
-		works(t, 5*time.Second)
+		works(t)
 		n.Launch()
 		whole(t)
 	})
 	// A stopped server whose kernel still takes connections holds a client for its
-	// receive timeout, which is two thirds of the session, and no longer (B0).
+	// receive timeout, which is two thirds of the session, and no longer (B0): a
+	// client that is held longer has no session when it looks elsewhere.
 	t.Run("Paused", func(t *testing.T) {
 		for ours() == e.Leader() { // whose going would cost an election
 			w.Cut()
 			w.Heal()
-			works(t, limit)
+			works(t)
 		}
 		n := ours()
 		n.Pause()
-		works(t, 5800*time.Millisecond)
+		works(t)
 		if n == ours() {
 			t.Error("still with the server that is stopped")
 		}
-		// A connection that breaks now may lead to the stopped one: that costs a
-		// second.
+		// A connection that breaks now may lead to the stopped one, which must not
+		// cost the session either.
 		w.Cut()
 		w.Heal()
-		works(t, 4*time.Second)
+		works(t)
 		n.Resume()
 		whole(t)
 	})
@@ -102,7 +103,7 @@ func TestEnsemble(t *testing.T) {
 			t.Fatal("no leader")
 		}
 		n.Kill()
-		works(t, 10*time.Second)
+		works(t)
 		n.Launch()
 		whole(t)
 	})
@@ -115,10 +116,10 @@ func TestEnsemble(t *testing.T) {
 		}
 		began := time.Now()
 		err := s.Commit(bounded(t, 500*time.Millisecond), set("/a", "x", version))
-		if err == nil || errors.As(err, new(*meta.Conflict)) || time.Since(began) > 2*time.Second {
-			t.Errorf("Commit without a quorum = %v after %v", err, time.Since(began))
+		if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*meta.Conflict)) {
+			t.Errorf("Commit without a quorum = %v", err)
 		}
-		time.Sleep(2 * time.Second) // the outage itself
+		time.Sleep(time.Until(began.Add(session + time.Second))) // the outage itself
 		for _, n := range down {
 			n.Launch()
 		}
@@ -128,6 +129,6 @@ func TestEnsemble(t *testing.T) {
 			t.Fatal(err)
 		}
 		version = n.Version // the write may have happened after all (Z3)
-		works(t, 5*time.Second)
+		works(t)
 	})
 }

@@ -1,74 +1,69 @@
 package zkmeta
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// server is something that takes connections; answer is what it does with one.
-func server(t *testing.T, answer func(net.Conn)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// talker is a server within the test's own process: answer is what it does with a
+// connection. Nothing of it takes real time, so that it may be had in a bubble of
+// synctest, which ends when the last answer has.
+func talker(answer func(net.Conn)) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go func() { defer theirs.Close(); answer(theirs) }()
+		return ours, nil
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { defer conn.Close(); answer(conn) }()
-		}
-	}()
-	t.Cleanup(func() { l.Close(); <-done })
-	return l.Addr().String()
 }
 
 func TestForeignServerIsNamed(t *testing.T) {
-	addr := server(t, func(c net.Conn) {
-		io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-		io.Copy(io.Discard, c)
+	synctest.Test(t, func(t *testing.T) {
+		const addr = "http.example:80"
+		foreign := talker(func(c net.Conn) {
+			go io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+			io.Copy(io.Discard, c)
+		})
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Open(t.Context(), Config{Connect: addr, Dial: foreign, SessionTimeout: time.Second, ConnectTimeout: 500 * time.Millisecond})
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), errNotZK.Error()) || !strings.Contains(err.Error(), addr) {
+			t.Errorf("Open = %v", err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
+			t.Errorf("%d bytes allocated for what a foreign server said", n)
+		}
 	})
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err := Open(t.Context(), Config{Connect: addr, SessionTimeout: time.Second, ConnectTimeout: 500 * time.Millisecond})
-	runtime.ReadMemStats(&after)
-	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), errNotZK.Error()) || !strings.Contains(err.Error(), addr) {
-		t.Errorf("Open = %v", err)
-	}
-	if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
-		t.Errorf("%d bytes allocated for what a foreign server said", n)
-	}
 }
 
 // TestSilentServer: one that takes connections and says nothing, or not all of it,
 // is left after a second.
 func TestSilentServer(t *testing.T) {
-	t.Parallel()
 	for name, says := range map[string]string{"Nothing": "", "HalfAnAnswer": "\x00\x00\x00\x25\x00\x00"} {
 		t.Run(name, func(t *testing.T) {
-			left := make(chan time.Duration, 10)
-			addr := server(t, func(c net.Conn) {
-				began := time.Now()
-				io.WriteString(c, says)
-				io.Copy(io.Discard, c)
-				left <- time.Since(began)
+			synctest.Test(t, func(t *testing.T) {
+				left := make(chan time.Duration, 10)
+				silent := talker(func(c net.Conn) {
+					began := time.Now()
+					go io.WriteString(c, says)
+					io.Copy(io.Discard, c)
+					left <- time.Since(began)
+				})
+				_, err := Open(t.Context(), Config{Connect: "silent.example:1", Dial: silent, SessionTimeout: 30 * time.Second, ConnectTimeout: 2500 * time.Millisecond})
+				if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "timeout") {
+					t.Errorf("Open = %v", err)
+				}
+				if d := <-left; d != time.Second {
+					t.Errorf("left after %v", d)
+				}
 			})
-			_, err := Open(t.Context(), Config{Connect: addr, SessionTimeout: 30 * time.Second, ConnectTimeout: 2500 * time.Millisecond})
-			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "timeout") {
-				t.Errorf("Open = %v", err)
-			}
-			if d := <-left; d > 1500*time.Millisecond {
-				t.Errorf("left after %v", d)
-			}
 		})
 	}
 }

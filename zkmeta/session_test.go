@@ -12,8 +12,9 @@ import (
 	"firn/zkmeta/zktest"
 )
 
-// limit is how long anything in these tests may take.
-const limit = 30 * time.Second
+// limit is how long anything in these tests may take, on a machine that is busy
+// with others' virtual machines.
+const limit = 90 * time.Second
 
 func bounded(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
@@ -94,7 +95,7 @@ func TestExpiry(t *testing.T) {
 	t.Parallel()
 	e := zktest.Start(t)
 	connect, w := e.Chroot(), &wire{}
-	s := open(t, Config{Connect: connect, Dial: w.dial, SessionTimeout: 10 * time.Second})
+	s := open(t, Config{Connect: connect, Dial: w.dial, SessionTimeout: time.Minute})
 	defer closeStore(t, s)
 	mustCommit(t, s, create("/a"), ephemeral("/a/e"))
 	id, lost := s.Session()
@@ -111,7 +112,7 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("Get = %v", err)
 	}
 	wantLost(t, lost)
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 30*time.Second { // it takes no time, but must not take the session's
 		t.Errorf("told after %v", took)
 	}
 	if err := <-waiting; !errors.Is(err, meta.ErrClosed) {
@@ -141,7 +142,7 @@ func TestRequestsAcrossSessions(t *testing.T) {
 	t.Parallel()
 	e := zktest.Start(t)
 	connect, w := e.Chroot(), &wire{}
-	s := open(t, Config{Connect: connect, Dial: w.dial, SessionTimeout: time.Second})
+	s := open(t, Config{Connect: connect, Dial: w.dial, SessionTimeout: 3 * time.Second})
 	defer closeStore(t, s)
 	other := open(t, Config{Connect: connect})
 	defer closeStore(t, other)
@@ -205,20 +206,20 @@ func (s *Store) exists(t testing.TB, path string) bool {
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	e := zktest.Start(t)
-	s := open(t, Config{Connect: e.Chroot(), SessionTimeout: 10 * time.Second})
+	s := open(t, Config{Connect: e.Chroot(), SessionTimeout: time.Minute})
 	defer closeStore(t, s)
 	mustCommit(t, s, create("/a"))
 	e.Nodes[0].Pause()
 	began := time.Now()
-	err := s.Commit(bounded(t, 200*time.Millisecond), set("/a", "x", 0))
+	err := s.Commit(bounded(t, time.Second), set("/a", "x", 0))
 	if conflict := (*meta.Conflict)(nil); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &conflict) {
 		t.Errorf("Commit = %v", err)
 	}
-	if _, err := s.Get(bounded(t, 200*time.Millisecond), "/a"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.Get(bounded(t, time.Second), "/a"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Get = %v", err)
 	}
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("two requests of 200 ms took %v", took)
+	if took := time.Since(began); took > 20*time.Second { // which the session is three times over
+		t.Errorf("two requests of a second took %v", took)
 	}
 	e.Nodes[0].Resume()
 	// The write may have happened, and has by now if it ever does: reads of this
@@ -234,7 +235,7 @@ func TestDeadlines(t *testing.T) {
 func TestOutOfReachInWords(t *testing.T) {
 	t.Parallel()
 	e := zktest.Start(t)
-	s := open(t, Config{Connect: e.Chroot(), SessionTimeout: time.Second})
+	s := open(t, Config{Connect: e.Chroot(), SessionTimeout: 3 * time.Second})
 	defer closeStore(t, s)
 	e.Nodes[0].Kill()
 	if _, err := s.Get(context.Background(), "/a"); !errors.Is(err, ErrUnreachable) {
@@ -255,7 +256,7 @@ func TestServersThatWentBack(t *testing.T) {
 	e := zktest.Start(t)
 	node := e.Nodes[0]
 	connect := e.Chroot()
-	s := open(t, Config{Connect: connect, SessionTimeout: time.Second})
+	s := open(t, Config{Connect: connect, SessionTimeout: 3 * time.Second})
 	defer closeStore(t, s)
 	mustCommit(t, s, create("/a"))
 	node.Kill()
