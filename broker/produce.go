@@ -111,11 +111,10 @@ func (c *conn) appendAll(h wire.RequestHeader, start int) (failed bool) {
 			at := p.resp.Partition(&res)
 			if err == nil && p.req.Acks != acksNone {
 				w := ackWait{p: part, a: a, all: p.req.Acks == acksAll, at: at - start}
-				if acked, err := w.acked(); err != nil {
-					refusedHere = true
-					wire.FailProduce(p.resp.B, at, errorCode(err))
-				} else if !acked {
-					p.waits = append(p.waits, w)
+				acked, err := w.acked()
+				refusedHere = refusedHere || err != nil
+				if !acked {
+					p.waits = append(p.waits, w) // also what has failed already: the queue tells
 				}
 			}
 		}
@@ -175,7 +174,9 @@ func (c *conn) failResult(res *wire.ProduceResult, t *topic, err error) {
 func (c *conn) queueAnswer(ctx context.Context, start int) error {
 	p := &c.produce
 	e := c.acks.entry()
+	e.version = p.req.Version
 	e.out = append(e.out[:0], c.out[start:]...)
+	e.nodes = append(e.nodes[:0], p.nodes...)
 	e.waits = append(e.waits[:0], p.waits...)
 	e.deadline = time.Now().Add(time.Duration(p.req.TimeoutMillis) * time.Millisecond)
 	clear(p.waits)

@@ -243,6 +243,56 @@ func TestLostLeadershipFailsWaitingAcks(t *testing.T) {
 	}
 }
 
+// KIP-951: an ack that waits when its leadership ends says who leads now, and where,
+// beside what the answer told already.
+func TestLostLeadershipNamesTheNextLeader(t *testing.T) {
+	for v := int16(3); v <= 13; v++ {
+		lost, kept := newMemLog(), newMemLog()
+		lost.hold, kept.hold = true, true
+		b := startBroker(t, Network{}, map[string][]replication.Log{"t": {lost, nil, kept}})
+		x := *b.b.topics.Load()
+		x.brokers = []meta.Broker{
+			{ID: 7, Rack: "r", Endpoints: []meta.Endpoint{{Listener: "PLAINTEXT", Host: "seven", Port: 9}}},
+			{ID: 8, Endpoints: []meta.Endpoint{{Listener: "PLAINTEXT", Host: "eight", Port: 10}}},
+		}
+		x.byName["t"].states[1] = meta.PartitionState{Leader: meta.Member{ID: 8}, LeaderEpoch: 3}
+		b.b.topics.Store(&x)
+		r := produceReq(v, -1, "t", 0, batchOf(1, 1, 100))
+		for p := int32(1); p <= 2; p++ {
+			r.Topics[0].Partitions = append(r.Topics[0].Partitions, produceReq(v, -1, "t", p, batchOf(1, 1, 100)).Topics[0].Partitions...)
+		}
+		c := b.dial()
+		corr := c.send(r)
+		eventually(t, "both acks wait", func() bool { return b.waiting("t", 0) == 1 && b.waiting("t", 2) == 1 })
+		next := meta.PartitionState{Leader: meta.Member{ID: 7, Epoch: 1}, LeaderEpoch: 6, ISR: []meta.Member{{ID: 7, Epoch: 1}}}
+		if err := x.byName["t"].partition(0).Become(t.Context(), next, meta.Member{ID: 0, Epoch: 1}); err != nil {
+			t.Fatal(err)
+		}
+		kept.flush()
+		resp := c.recv(corr, r).(*kmsg.ProduceResponse)
+		p := resp.Topics[0].Partitions
+		for i, want := range []int16{kerr.NotLeaderForPartition.Code, kerr.NotLeaderForPartition.Code, 0} {
+			if p[i].Partition != int32(i) || p[i].ErrorCode != want {
+				t.Errorf("v%d: partition %d: %+v, want code %d", v, i, p[i], want)
+			}
+		}
+		if v < 10 {
+			b.stop()
+			continue
+		}
+		if l := p[0].CurrentLeader; l.LeaderID != 7 || l.LeaderEpoch != 6 {
+			t.Errorf("v%d: the next leader: %+v", v, l)
+		}
+		if p[1].CurrentLeader.LeaderID != 8 || p[2].CurrentLeader.LeaderID != -1 || p[2].BaseOffset != 0 {
+			t.Errorf("v%d: the others: %+v", v, p[1:])
+		}
+		if n := resp.Brokers; len(n) != 2 || n[0].Host != "eight" || n[1].Host != "seven" || n[1].Rack == nil {
+			t.Errorf("v%d: brokers %+v", v, n)
+		}
+		b.stop()
+	}
+}
+
 func TestFetchCodesAreOfTheClosedList(t *testing.T) {
 	for _, row := range errorTable {
 		code := fetchCode(row.err)

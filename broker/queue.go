@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +47,11 @@ type ackQueue struct {
 
 // ackEntry is an answer, complete but for what its waits may make of it.
 type ackEntry struct {
+	c        *conn
+	version  int16 // of the request
 	out      []byte
+	size     int         // of out when it was queued
+	nodes    []wire.Node // that out tells
 	waits    []ackWait
 	deadline time.Time
 }
@@ -74,7 +79,7 @@ func (q *ackQueue) entry() *ackEntry {
 		q.mu.free = q.mu.free[:k-1]
 		return e
 	}
-	return &ackEntry{}
+	return &ackEntry{c: q.c}
 }
 
 // push queues e, after it has waited for its place if need be. Only the reader pushes.
@@ -85,7 +90,8 @@ func (q *ackQueue) push(ctx context.Context, e *ackEntry) error {
 	}
 	q.mu.Lock()
 	q.mu.entries = append(q.mu.entries, e)
-	q.mu.bytes += len(e.out)
+	e.size = len(e.out)
+	q.mu.bytes += e.size
 	start := !q.active.Load()
 	if start {
 		q.active.Store(true)
@@ -174,7 +180,7 @@ func (q *ackQueue) pop(e *ackEntry) {
 	n := copy(q.mu.entries, q.mu.entries[1:])
 	q.mu.entries[n] = nil
 	q.mu.entries = q.mu.entries[:n]
-	q.mu.bytes -= len(e.out)
+	q.mu.bytes -= e.size
 	if len(q.mu.free) < 16 && cap(e.out) <= heldMax {
 		clear(e.waits)
 		e.waits = e.waits[:0]
@@ -237,7 +243,7 @@ func (e *ackEntry) settle() bool {
 		switch {
 		case err != nil:
 			w.over = true
-			wire.FailProduce(e.out, w.at, errorCode(err))
+			e.fail(i, err)
 		case acked:
 			w.over = true
 		default:
@@ -245,6 +251,31 @@ func (e *ackEntry) settle() bool {
 		}
 	}
 	return all
+}
+
+// fail has the answer tell err of wait i, and who leads now if that is why (KIP-951).
+func (e *ackEntry) fail(i int, err error) {
+	w := &e.waits[i]
+	code := errorCode(err)
+	wire.FailProduce(e.out, w.at, code)
+	if code != kerr.NotLeaderForPartition.Code || e.version < 10 {
+		return
+	}
+	// The partition itself knows: it refuses before the picture shows why.
+	s := w.p.State()
+	if s.Leader.ID < 0 || s.LeaderEpoch <= w.a.Epoch {
+		return
+	}
+	leader := wire.Leader{ID: s.Leader.ID, Epoch: s.LeaderEpoch}
+	var moved int
+	e.out, moved = wire.TellLeader(e.out, w.at, leader)
+	for j := range e.waits {
+		if e.waits[j].at > w.at {
+			e.waits[j].at += moved
+		}
+	}
+	nodes := e.c.s.b.appendNode(slices.Clone(e.nodes), e.c.listener, leader)
+	e.out, e.nodes = wire.TellNodes(e.out, e.nodes, nodes), nodes
 }
 
 // acked says whether the append may be acknowledged.

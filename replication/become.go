@@ -36,6 +36,7 @@ func (p *Partition) Become(ctx context.Context, s meta.PartitionState, self meta
 		return nil
 	}
 	if !leads {
+		p.learn(s) // who waits is refused by resign, and asks who leads
 		if now.leading {
 			p.resign()
 		}
@@ -77,12 +78,16 @@ func (p *Partition) resign() {
 	}
 }
 
-func (p *Partition) follow(s meta.PartitionState) {
+// learn takes note of a state under which another broker leads.
+func (p *Partition) learn(s meta.PartitionState) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if s.LeaderEpoch > p.mu.state.LeaderEpoch || s.Version >= p.mu.state.Version {
 		p.mu.state = s
 	}
-	p.mu.Unlock()
+}
+
+func (p *Partition) follow(s meta.PartitionState) {
 	if now := p.role.Load(); *now == (role{epoch: s.LeaderEpoch, leader: s.Leader}) {
 		return
 	}

@@ -187,6 +187,20 @@ func TestAckEndsWithTheLeadership(t *testing.T) {
 	wantAcked(t, p, a, false, ErrNotLeader)
 }
 
+// Whose ack is refused may ask at once who leads (KIP-951).
+func TestTheNextLeaderIsKnownBeforeAnAckIsRefused(t *testing.T) {
+	l := newFakeLog()
+	p := newPartition(t, l, isr.Rules{}, led(me, 1, me))
+	var then meta.PartitionState
+	l.onLead = func(int32) { then = p.State() } // the leadership is over, the following has not begun
+	if err := p.Become(context.Background(), led(other, 2, other), me); err != nil {
+		t.Fatal(err)
+	}
+	if then.Leader != other || then.LeaderEpoch != 2 {
+		t.Errorf("state %+v", then)
+	}
+}
+
 func TestAckEndsWithTheLog(t *testing.T) {
 	l := newFakeLog()
 	l.hold = true

@@ -292,6 +292,52 @@ func TestProduceResponseWritesWhatKmsgWould(t *testing.T) {
 	}
 }
 
+// What turns out not to be committed is told as if it had been known at once.
+func TestAFailureToldLaterReadsAsOneToldAtOnce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	for v := int16(10); v <= 13; v++ {
+		for range 50 {
+			late, want := ProduceResponse{}, ProduceResponse{}
+			now, nodes := maybe(rng, nil, someNodes[:1]), someNodes
+			late.Begin(v, 9, 1)
+			want.Begin(v, 9, 1)
+			rt := ProduceTopic{Name: []byte("t"), Below: 4}
+			late.Topic(&rt)
+			want.Topic(&rt)
+			var at []int
+			var leaders []Leader
+			for i := range int32(4) {
+				r := ProduceResult{i, 0, rng.Int64(), rng.Int64(), rng.Int64(), "", NoLeader}
+				at = append(at, late.Partition(&r))
+				leaders = append(leaders, randomLeader(rng, true))
+				if l := leaders[i]; l != NoLeader {
+					r.Code, r.BaseOffset, r.Leader = 6, -1, l
+				}
+				want.Partition(&r)
+			}
+			late.EndTopic()
+			want.EndTopic()
+			late.End(7, now)
+			want.End(7, nodes)
+			b := late.B
+			for _, i := range rng.Perm(4) {
+				if leaders[i] == NoLeader {
+					continue
+				}
+				FailProduce(b, at[i], 6)
+				var moved int
+				b, moved = TellLeader(b, at[i], leaders[i])
+				for j := i + 1; j < 4; j++ {
+					at[j] += moved
+				}
+			}
+			if b = TellNodes(b, now, nodes); !bytes.Equal(b, want.B) {
+				t.Fatalf("v%d:\n%x, want\n%x", v, b, want.B)
+			}
+		}
+	}
+}
+
 func rack(n Node) *string {
 	if n.Rack == "" {
 		return nil

@@ -160,6 +160,30 @@ func FailProduce(b []byte, at int, code int16) {
 	}
 }
 
+// leaderTag is how far behind its code a partition's tags are, from v8 on: base
+// offset, append time, log start, no record errors, no message.
+const leaderTag = 2 + 8 + 8 + 8 + 1 + 1
+
+// TellLeader adds to the failed answer whose code stands at b[at] who leads now, in
+// a response of v10 or later; it says by how much the rest has moved. [TellNodes]
+// must follow.
+func TellLeader(b []byte, at int, l Leader) (_ []byte, moved int) {
+	at += leaderTag
+	rest := append([]byte{}, b[at+1:]...)
+	n := len(b)
+	b = appendLeader(append(b[:at], 1), 0, l)
+	b = append(b, rest...)
+	return b, len(b) - n
+}
+
+// TellNodes puts nodes in the place of those at the end of a response of v10 or
+// later, which b holds alone.
+func TellNodes(b []byte, now, nodes []Node) []byte {
+	b = appendNodes(b[:len(b)-len(appendNodes(nil, now))], nodes)
+	EndResponse(b, 0, 0)
+	return b
+}
+
 // EndTopic ends a topic.
 func (w *ProduceResponse) EndTopic() {
 	if w.flex {
