@@ -111,7 +111,7 @@ func (a *archived) create(topic string, replicas []int32, configs map[string]str
 	if err != nil || resp.Topics[0].ErrorCode != 0 {
 		a.Fatal(err, kerr.ErrorForCode(resp.Topics[0].ErrorCode))
 	}
-	allInSync(a.T, a.c, a.adm, topic)
+	allInSync(a.T, a.c, topic)
 }
 
 // value is the value at an offset.

@@ -27,6 +27,7 @@ func clusterClient(t *testing.T, c *harness.Cluster, opts ...kgo.Opt) *kgo.Clien
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(c.Addrs()...), kgo.MetadataMinAge(20 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+		kgo.RequestRetries(1000), // within half a minute
 		kgo.DialTimeout(time.Second), kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second),
 	}, opts...)...)
 	if err != nil {
@@ -45,33 +46,31 @@ func createInSync(t *testing.T, c *harness.Cluster, adm *kadm.Client, topic stri
 	if err != nil || got.Err != nil {
 		t.Fatal(err, got.Err)
 	}
-	allInSync(t, c, adm, topic)
+	allInSync(t, c, topic)
 }
 
 // allInSync waits until every partition of topic has a leader and all replicas in
-// sync, on brokers that know so themselves.
-func allInSync(t *testing.T, c *harness.Cluster, adm *kadm.Client, topic string) {
+// sync, and every broker knows.
+func allInSync(t *testing.T, c *harness.Cluster, topic string) {
 	t.Helper()
-	harness.Eventually(t, 30*time.Second, "all replicas of "+topic+" are in sync", func() bool {
-		md, err := adm.Metadata(t.Context(), topic)
-		whole := err == nil && md.Topics[topic].Err == nil && len(md.Topics[topic].Partitions) > 0
-		if whole {
-			md.Topics.EachPartition(func(p kadm.PartitionDetail) {
-				whole = whole && p.Leader > 0 && len(p.ISR) == len(p.Replicas)
-			})
-		}
-		return whole
+	c.Everywhere(t, time.Minute, "all replicas of "+topic+" are in sync", topic, func(of kmsg.MetadataResponseTopic) bool {
+		return len(of.Partitions) > 0 && !slices.ContainsFunc(of.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool {
+			return p.Leader <= 0 || len(p.ISR) != len(p.Replicas)
+		})
 	})
 }
 
-// leaderOf is who leads a partition.
-func leaderOf(t *testing.T, adm *kadm.Client, topic string, p int32) int {
+// leaderOf waits until a partition has a leader, and tells who that is.
+func leaderOf(t *testing.T, adm *kadm.Client, topic string, p int32) (id int) {
 	t.Helper()
-	md, err := adm.Metadata(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int(md.Topics[topic].Partitions[p].Leader)
+	harness.Eventually(t, time.Minute, fmt.Sprintf("%s-%d has a leader", topic, p), func() bool {
+		md, err := adm.Metadata(t.Context(), topic)
+		if err == nil {
+			id = int(md.Topics[topic].Partitions[p].Leader)
+		}
+		return err == nil && id > 0
+	})
+	return id
 }
 
 // writer writes numbers to a topic, one after the other, each acknowledged by all
@@ -146,7 +145,7 @@ func (w *writer) gap(since time.Time) (longest time.Duration) {
 // order, each once.
 func whole(t *testing.T, c *harness.Cluster, topic string, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	client := clusterClient(t, c, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	for next := 0; next < n; {
@@ -195,7 +194,7 @@ func TestClusterServesTopicsOfAllBrokers(t *testing.T) {
 // A leader that dies is replaced when its session has ended; one that is asked to
 // stop, before it does.
 func TestClusterFailover(t *testing.T) {
-	const session, tick = 2 * time.Second, 500 * time.Millisecond
+	const session, tick = 6 * time.Second, 500 * time.Millisecond
 	c := harness.StartCluster(t, harness.ClusterOptions{SessionMillis: int(session.Milliseconds())})
 	adm := kadm.NewClient(clusterClient(t, c))
 	createInSync(t, c, adm, "t", 1)
@@ -207,14 +206,14 @@ func TestClusterFailover(t *testing.T) {
 	w.more(20)
 	gap := w.gap(at)
 	t.Logf("SIGKILL of the leader: %v without an ack (session %v, tick %v)", gap.Round(time.Millisecond), session, tick)
-	if gap > session+tick+time.Second {
+	if gap > session+tick+10*time.Second { // an election, and clients that look for its outcome
 		t.Errorf("SIGKILL of the leader: %v without an ack", gap)
 	}
 	// What the others' metrics say of it, now and when it is back.
 	up := slices.DeleteFunc(slices.Clone(c.Brokers), func(b *harness.Firn) bool { return b == killed })
 	sums(t, up, map[string]int{underReplicated: 1, underMinISR: 0, offlinePartitions: 0, activeController: 1, uncleanElections: 0})
 	killed.Restart()
-	allInSync(t, c, adm, "t")
+	allInSync(t, c, "t")
 	sums(t, c.Brokers, map[string]int{underReplicated: 0, underMinISR: 0, offlinePartitions: 0, activeController: 1, uncleanElections: 0})
 
 	stopped := c.Broker(leaderOf(t, adm, "t", 0))
@@ -224,11 +223,11 @@ func TestClusterFailover(t *testing.T) {
 	w.more(20)
 	gap = w.gap(at)
 	t.Logf("SIGTERM of the leader: %v without an ack, the process took %v to end", gap.Round(time.Millisecond), took.Round(time.Millisecond))
-	if gap > time.Second {
+	if gap > session { // some milliseconds, as a rule
 		t.Errorf("SIGTERM of the leader: %v without an ack", gap)
 	}
 	stopped.Restart()
-	allInSync(t, c, adm, "t")
+	allInSync(t, c, "t")
 	whole(t, c, "t", w.stop())
 }
 
@@ -292,7 +291,7 @@ func TestClusterRollingRestart(t *testing.T) {
 		b.Stop()
 		w.more(10)
 		b.Restart()
-		allInSync(t, c, adm, "t")
+		allInSync(t, c, "t")
 		w.more(10)
 	}
 	t.Logf("rolling restart in %v: longest time without an ack %v", time.Since(at).Round(time.Millisecond), w.gap(at).Round(time.Millisecond))
@@ -320,7 +319,7 @@ func TestClusterKilledAsAWhole(t *testing.T) {
 		w.more(20)
 		t.Logf("all three killed and started: next ack after %v", w.gap(at).Round(time.Millisecond))
 	}
-	allInSync(t, c, adm, "t")
+	allInSync(t, c, "t")
 	whole(t, c, "t", w.stop())
 	sums(t, c.Brokers, map[string]int{uncleanElections: 0})
 }
@@ -342,7 +341,7 @@ func TestClusterWithoutZooKeeper(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	t.Logf("12 s without ZooKeeper: longest time without an ack %v", w.gap(at).Round(time.Millisecond))
-	if gap := w.gap(at); gap > 2*time.Second {
+	if gap := w.gap(at); gap > 8*time.Second { // as long as the outage, if what is led weren't led on
 		t.Errorf("%v without an ack", gap)
 	}
 	whole(t, c, "t", w.count())
@@ -362,7 +361,7 @@ func TestClusterWithoutZooKeeper(t *testing.T) {
 	w.more(20)
 	t.Logf("ZooKeeper back: next ack after %v", time.Since(at).Round(time.Millisecond))
 	follower.Restart()
-	allInSync(t, c, adm, "t")
+	allInSync(t, c, "t")
 	w.more(20)
 	whole(t, c, "t", w.stop())
 }
@@ -434,12 +433,12 @@ func TestClusterLeaderThatWasStopped(t *testing.T) {
 			if code != kerr.NotLeaderForPartition.Code && code != kerr.FencedLeaderEpoch.Code {
 				t.Errorf("%s by the old leader: code %d", what, code)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("%s by the old leader: no answer", what)
 		}
 	}
 	t.Logf("answers after %v", time.Since(resumed).Round(time.Millisecond))
-	allInSync(t, c, adm, "t")
+	allInSync(t, c, "t")
 	t.Logf("in sync again %v after it went on", time.Since(resumed).Round(time.Millisecond))
 	n := w.stop()
 	if got := end(); got != int64(n)+1 { // and the one that was produced by hand before
@@ -450,7 +449,7 @@ func TestClusterLeaderThatWasStopped(t *testing.T) {
 // codeOf is the code of a partition in the answer to a request sent to a client's
 // seed broker; −2 if there is none.
 func codeOf(t *testing.T, client *kgo.Client, request kmsg.Request) int16 {
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	resp, err := client.SeedBrokers()[0].Request(ctx, request)
 	if err != nil {
@@ -512,7 +511,7 @@ func TestClusterGroupOutlivesItsCoordinator(t *testing.T) {
 	next := 0 // what the group reads next
 	member := func(n int) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		m := clusterClient(t, c, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.DisableAutoCommit(),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -535,7 +534,7 @@ func TestClusterGroupOutlivesItsCoordinator(t *testing.T) {
 	}
 	w.more(100)
 	member(50)
-	allInSync(t, c, adm, "__consumer_offsets")
+	allInSync(t, c, "__consumer_offsets")
 	for range 2 {
 		found := adm.FindGroupCoordinators(t.Context(), "g")
 		if err := found.Error(); err != nil {
@@ -548,7 +547,7 @@ func TestClusterGroupOutlivesItsCoordinator(t *testing.T) {
 		member(50)
 		t.Logf("the group goes on %v after its coordinator was killed", time.Since(at).Round(time.Millisecond))
 		b.Restart()
-		allInSync(t, c, adm, "__consumer_offsets")
+		allInSync(t, c, "__consumer_offsets")
 	}
 	w.stop()
 }
@@ -566,7 +565,7 @@ func TestClusterBrokerThatWasWiped(t *testing.T) {
 		b.Kill()
 		b.Wipe()
 		b.Restart()
-		allInSync(t, c, adm, "t")
+		allInSync(t, c, "t")
 	}
 	n := w.stop()
 	whole(t, c, "t", n)

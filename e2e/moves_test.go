@@ -68,8 +68,8 @@ func TestLeadersMoveWhileTheArchiveWorks(t *testing.T) {
 				b.Wipe() // it starts again at the archived end, and rolls elsewhere from there on
 			}
 			b.Restart()
-			allInSync(t, c, m.adm, "kept")
-			allInSync(t, c, m.adm, "shrinking")
+			allInSync(t, c, "kept")
+			allInSync(t, c, "shrinking")
 		}
 	}
 	for topic, l := range loads {
@@ -110,7 +110,7 @@ func (m *moves) create(topic string, configs map[string]string) {
 	if got, err := m.adm.CreateTopic(m.Context(), 2, 3, all, topic); err != nil || got.Err != nil {
 		m.Fatal(err, got.Err)
 	}
-	allInSync(m.T, m.c, m.adm, topic)
+	allInSync(m.T, m.c, topic)
 }
 
 // elect has another replica preferred and elected, if that can be done now.

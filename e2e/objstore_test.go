@@ -108,7 +108,7 @@ func TestObjectStoreOutage(t *testing.T) {
 			if err == nil || errors.Is(err, objstore.ErrNotFound) || errors.Is(err, objstore.ErrDenied) {
 				t.Errorf("%s, %s while down: %v, want an outage", clients[i], what, err)
 			}
-			if d := time.Since(start); d > 8*time.Second {
+			if d := time.Since(start); d > time.Minute { // two or three seconds, but no client may try for ever
 				t.Errorf("%s, %s while down took %v", clients[i], what, d)
 			}
 		}

@@ -42,7 +42,7 @@ func failover(t *testing.T, session time.Duration) {
 			t.Errorf("SIGKILL of the leader: %v without an ack", gap)
 		}
 		killed.Restart()
-		allInSync(t, c, adm, "t")
+		allInSync(t, c, "t")
 	}
 	t.Logf("session %v: SIGKILL of the leader, next ack after %v", session, took)
 	whole(t, c, "t", w.stop())

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,7 +21,7 @@ import (
 // ZooKeeper without a quorum, while brokers archive (B7). The short form of
 // TestLongQuorumLoss.
 func TestClusterWithoutQuorum(t *testing.T) {
-	loseQuorum(t, 2*time.Second, 10*time.Second)
+	loseQuorum(t, 4*time.Second, 15*time.Second)
 }
 
 // loseQuorum takes two of three ZooKeeper servers away for so long. Meanwhile
@@ -62,12 +63,11 @@ func loseQuorum(t *testing.T, session, outage time.Duration) {
 	}
 	t.Logf("%v without a quorum, session %v: %d acks, longest time without one %v; %d hot reads, %d cold in %d rounds",
 		outage, session, w.count()-acks, w.gap(at).Round(time.Millisecond), hot.count()-hots, cold.count()-colds, cold.rounds())
-	if gap := w.gap(at); gap > 3*time.Second {
+	if gap := w.gap(at); gap > 2*outage/3 { // it would be all of it, if what is led weren't led on
 		t.Errorf("%v without an ack", gap)
 	}
-	if hot.count() < hots+100 || cold.count() < colds+500 {
-		t.Errorf("%d hot reads, %d cold", hot.count()-hots, cold.count()-colds)
-	}
+	harness.Eventually(t, time.Minute, "reads go on", func() bool { return hot.count() >= hots+100 && cold.count() >= colds+500 },
+		func() string { return fmt.Sprintf("%d hot, %d cold", hot.count()-hots, cold.count()-colds) })
 	if got := remote(t, adm, "t"); got != archived {
 		t.Errorf("the archived end went from %d to %d though no pointer could be moved", archived, got)
 	}
@@ -94,7 +94,7 @@ func loseQuorum(t *testing.T, session, outage time.Duration) {
 	harness.Eventually(t, time.Minute, "uploads go on", func() bool { return remote(t, adm, "t") > archived+100 })
 	t.Logf("quorum back: the archived end moves after %v at most, from %d to %d", time.Since(at).Round(time.Millisecond), archived, remote(t, adm, "t"))
 	follower.Restart()
-	allInSync(t, c, adm, "t")
+	allInSync(t, c, "t")
 	w.more(20)
 	hot.stop()
 	cold.stop()

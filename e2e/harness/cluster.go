@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,7 +23,8 @@ type ClusterOptions struct {
 	// Brokers is how many brokers there are, 0 means 3; ZooKeepers how many
 	// ZooKeeper servers, 0 means 1.
 	Brokers, ZooKeepers int
-	// SessionMillis is zookeeper.session.timeout.ms; 0 means 2000.
+	// SessionMillis is zookeeper.session.timeout.ms; 0 means 6000, which a broker
+	// that the machine starves for a while doesn't lose.
 	SessionMillis int
 	// Archive is the archive.url of all brokers; "dir" means a directory of this
 	// test, "" none.
@@ -62,7 +64,7 @@ func PrepareCluster(t testing.TB, o ClusterOptions) *Cluster {
 		brokers = 3
 	}
 	if session == 0 {
-		session = 2000
+		session = 6000
 	}
 	for id := 1; id <= brokers; id++ {
 		set := append([]string{
@@ -114,25 +116,53 @@ func (c *Cluster) RestartAll() {
 		b.WaitReady()
 	}
 	for _, b := range c.Brokers {
-		Eventually(c.t, 30*time.Second, b.Addr+" knows all brokers", func() bool { return b.knows(c.t) == len(c.Brokers) })
+		Eventually(c.t, 30*time.Second, b.Addr+" knows all brokers", func() bool {
+			md, err := b.Metadata(c.t.Context())
+			return err == nil && len(md.Brokers) == len(c.Brokers)
+		})
 	}
 }
 
-// knows is how many brokers f has heard of.
-func (f *Firn) knows(t testing.TB) int {
+// Running are the brokers whose processes run.
+func (c *Cluster) Running() []*Firn {
+	return slices.DeleteFunc(slices.Clone(c.Brokers), func(f *Firn) bool { return !f.Runs() })
+}
+
+// Everywhere waits until ok holds of what every running broker says of a topic: a
+// change is known to one broker before it is to another, and a client may ask any.
+func (c *Cluster) Everywhere(t testing.TB, limit time.Duration, what, topic string, ok func(kmsg.MetadataResponseTopic) bool) {
 	t.Helper()
+	Eventually(t, limit, what, func() bool {
+		for _, b := range c.Running() {
+			md, err := b.Metadata(t.Context(), topic)
+			if err != nil || len(md.Topics) != 1 || md.Topics[0].ErrorCode != 0 || !ok(md.Topics[0]) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Metadata is what this very broker says, of some topics or of all.
+func (f *Firn) Metadata(ctx context.Context, topics ...string) (*kmsg.MetadataResponse, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(f.Addr))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	resp, err := client.SeedBrokers()[0].Request(ctx, kmsg.NewPtrMetadataRequest())
-	if err != nil {
-		return 0
+	req := kmsg.NewPtrMetadataRequest()
+	for _, topic := range topics {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = &topic
+		req.Topics = append(req.Topics, t)
 	}
-	return len(resp.(*kmsg.MetadataResponse).Brokers)
+	resp, err := client.SeedBrokers()[0].Request(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return resp.(*kmsg.MetadataResponse), nil
 }
 
 // Pause stops the process where it is (SIGSTOP); Resume has it go on.

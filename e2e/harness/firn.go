@@ -206,8 +206,8 @@ func (f *Firn) WaitReady() {
 	case <-f.ready:
 	case <-f.done:
 		f.t.Fatalf("firn ended before it was ready: %v\n%s", f.ExitErr(), f.Log())
-	case <-time.After(60 * time.Second):
-		f.t.Fatalf("firn is not ready after a minute\n%s", f.Log())
+	case <-time.After(patience):
+		f.t.Fatalf("firn is not ready after %v\n%s", patience, f.Log())
 	}
 }
 
@@ -240,20 +240,28 @@ func (f *Firn) Stop() {
 	}
 }
 
-func (f *Firn) signal(s syscall.Signal) {
+// Runs: the process has been started and has not ended.
+func (f *Firn) Runs() bool {
 	if f.cmd == nil || f.cmd.Process == nil {
-		return
+		return false
 	}
 	select {
 	case <-f.done:
-		return
+		return false
 	default:
+		return true
+	}
+}
+
+func (f *Firn) signal(s syscall.Signal) {
+	if !f.Runs() {
+		return
 	}
 	_ = f.cmd.Process.Signal(s) // it may have ended by itself
 	select {
 	case <-f.done:
-	case <-time.After(60 * time.Second):
-		f.t.Errorf("firn still runs a minute after %v", s)
+	case <-time.After(patience):
+		f.t.Errorf("firn still runs %v after %v", patience, s)
 		_ = f.cmd.Process.Kill()
 		<-f.done
 	}
@@ -264,7 +272,7 @@ func (f *Firn) WaitExit(limit time.Duration) {
 	f.t.Helper()
 	select {
 	case <-f.done:
-	case <-time.After(limit):
+	case <-time.After(max(limit, patience)):
 		f.t.Fatalf("firn still runs after %v\n%s", limit, tail(f.Log(), 8<<10))
 	}
 }
@@ -279,7 +287,7 @@ func (f *Firn) Restart() {
 // Get asks the admin listener.
 func (f *Firn) Get(path string) (int, string) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.Admin+path, nil)
 	if err != nil {
@@ -297,10 +305,16 @@ func (f *Firn) Get(path string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
+// patience is what every wait has at least: no verdict hangs on how fast a machine
+// is that others use too.
+const patience = 2 * time.Minute
+
 // Eventually waits until ok says so, asking every 50 ms; state, if given, says
-// how things stand when it gives up.
+// how things stand when it gives up, which it doesn't before limit and patience are
+// over.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool, state ...func() string) {
 	t.Helper()
+	limit = max(limit, patience)
 	deadline := time.Now().Add(limit)
 	for !ok() {
 		if time.Now().After(deadline) {
