@@ -243,16 +243,16 @@ func TestSlowReaderIsNotReadOn(t *testing.T) {
 
 func TestShutdownFinishesWhatHasArrived(t *testing.T) {
 	log := newMemLog()
-	b := startBroker(t, Network{}, map[string][]replication.Log{"t": {log}})
+	b := startBroker(t, Network{StopGrace: 2 * patience}, map[string][]replication.Log{"t": {log}})
 	idle, polling := b.dial(), b.dial()
 	idle.call(kmsg.NewPtrApiVersionsRequest())
 	poll := fetchReq(12, "t", 0, 0)
-	poll.MaxWaitMillis = 60_000
+	poll.MaxWaitMillis = int32(2 * patience.Milliseconds())
 	corr := polling.send(poll)
 	eventually(t, "the poll waits", func() bool { return b.waiting("t", 0) == 1 })
 	start := time.Now()
 	b.stop()
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > patience {
 		t.Errorf("took %v", d)
 	}
 	if p := fetched(polling.recv(corr, poll)); p.ErrorCode != 0 || len(p.RecordBatches) != 0 {

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -116,8 +117,8 @@ func (n *node) tryStart(archive objstore.Store) error {
 		case err := <-done:
 			done <- nil
 			return errors.Join(err, end())
-		case <-time.After(20 * time.Second):
-			return errors.Join(errors.New("not ready after 20 s"), end())
+		case <-time.After(patience):
+			return errors.Join(fmt.Errorf("not ready after %v", patience), end())
 		}
 	}
 	n.running = true

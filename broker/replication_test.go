@@ -33,7 +33,7 @@ func textBatch(t testing.TB, value string) []byte {
 // produceAll sends a record with acks=all to whoever leads, until it is acknowledged.
 func (c *cluster) produceAll(topic, value string) int64 {
 	c.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(patience); ; {
 		n := c.leader(topic, 0)
 		cl := n.dial()
 		got := produced(cl.call(produceReq(12, acksAll, topic, 0, textBatch(c.t, value))))
@@ -504,14 +504,14 @@ func TestFurthestLogIsToldBetweenBrokers(t *testing.T) {
 	c.inSyncWith("t", 1, 2)
 	c.produceAll("t", "x")
 	for _, n := range c.nodes {
-		cl := peer.New(peer.Config{Self: c.node(1).self, Address: func() (string, error) { return c.node(1).peerAddress(n.id) }, Timeout: 5 * time.Second})
+		cl := peer.New(peer.Config{Self: c.node(1).self, Address: func() (string, error) { return c.node(1).peerAddress(n.id) }, Timeout: patience})
 		got, err := cl.FurthestLogs(t.Context(), []replication.FetchKey{{Topic: "t"}}, nil)
 		cl.Close()
 		if err != nil || len(got) != 1 || got[0].Err != nil || got[0].End.End != 1 {
 			t.Errorf("broker %d: %+v, %v", n.id, got, err)
 		}
 		public := n.server.listeners[0].Addr().String()
-		cl = peer.New(peer.Config{Self: c.node(1).self, Address: func() (string, error) { return public, nil }, Timeout: 5 * time.Second})
+		cl = peer.New(peer.Config{Self: c.node(1).self, Address: func() (string, error) { return public, nil }, Timeout: patience})
 		got, err = cl.FurthestLogs(t.Context(), []replication.FetchKey{{Topic: "t"}}, nil)
 		cl.Close()
 		if err != nil || got[0].Err == nil && got[0].End.End >= 0 {

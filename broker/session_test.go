@@ -186,7 +186,7 @@ func TestABrokerEndsWhenTheMetadataWasRolledBack(t *testing.T) {
 				if err == nil || !final(err) {
 					t.Errorf("Run = %v", err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience):
 				t.Fatal("the broker goes on")
 			}
 			if _, err := os.Stat(filepath.Join(n.dir, "logs", "t-1", "00000000000000000000.log")); err != nil {
@@ -214,7 +214,7 @@ func TestABrokerEndsWhenACopyOfItRegisters(t *testing.T) {
 		if err == nil || !final(err) || !strings.Contains(err.Error(), "copy") {
 			t.Errorf("Run = %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the broker goes on")
 	}
 }

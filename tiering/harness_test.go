@@ -28,6 +28,7 @@ type world struct {
 	ids      *rand.Rand
 	model    []rec // what was appended and committed, by offset
 	outage   atomic.Bool
+	gets     atomic.Int64 // by all brokers
 }
 
 // rec is what a test knows of a record.
@@ -100,6 +101,9 @@ func (w *world) start(d *disk, o openOptions) *broker {
 func (w *world) tryStart(d *disk, o openOptions) (*broker, error) {
 	b := &broker{w: w}
 	hook := func(op objstore.Op) objstore.Fault {
+		if op.Kind == objstore.OpGet {
+			w.gets.Add(1)
+		}
 		if b.dead.Load() {
 			return objstore.Fault{Before: errCrashed}
 		}

@@ -68,7 +68,7 @@ func client(t testing.TB, address string) *Client {
 	c := New(Config{
 		Self:     func() meta.Member { return meta.Member{ID: 7, Epoch: 42} },
 		Address:  func() (string, error) { return address, nil },
-		Timeout:  5 * time.Second,
+		Timeout:  time.Minute,
 		ClientID: "follower",
 	})
 	t.Cleanup(c.Close)

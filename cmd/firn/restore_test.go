@@ -92,7 +92,7 @@ func writeOne(t *testing.T, data string, set map[string]string, topic, value str
 func waitArchived(t *testing.T, data string, set map[string]string, topic string, records int64) {
 	t.Helper()
 	onBroker(t, data, set, func(addr string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		for {
 			vs, err := topicViews(ctx, addr, topic)

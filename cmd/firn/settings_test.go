@@ -76,7 +76,7 @@ func startsWith(t *testing.T, src sources, check func()) {
 	select {
 	case <-up:
 		check()
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("not ready")
 	}
 	if err := e.stop(); err != nil {

@@ -98,7 +98,7 @@ func (c *client) send(api int16, correlation int32) {
 }
 
 func (c *client) answer() (int32, error) {
-	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	var b [8]byte
 	_, err := io.ReadFull(c, b[:])
 	return int32(binary.BigEndian.Uint32(b[4:])), err

@@ -22,14 +22,14 @@ func TestExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c, events, err := zk.Connect([]string{l.Addr}, 2*time.Second, zk.WithLogger(silent{}))
+	c, events, err := zk.Connect([]string{l.Addr}, 10*time.Second, zk.WithLogger(silent{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	until := func(want zk.State) {
 		t.Helper()
-		for deadline := time.After(20 * time.Second); ; {
+		for deadline := time.After(time.Minute); ; {
 			select {
 			case e := <-events:
 				if e.State == want {
