@@ -223,6 +223,8 @@ func TestFlushMessagesCountsTheRestAtOnce(t *testing.T) {
 		return nil
 	})
 	l := openLog(t, openDir(t, quiet(fsys)), Options{FlushMessages: 3})
+	release := sync.OnceFunc(func() { close(block) })
+	t.Cleanup(release) // before the log is closed, which waits for the sync
 	for i := range 2 {
 		mustAppend(t, l, records(1, 10, testNow))
 		if o := l.Offsets(); o.Counted != int64(i+1) {
@@ -233,7 +235,7 @@ func TestFlushMessagesCountsTheRestAtOnce(t *testing.T) {
 	if o := l.Offsets(); o.Counted != 2 {
 		t.Fatalf("the third waits: %+v", o)
 	}
-	close(block)
+	release()
 	if err := l.FlushDue(); err != nil {
 		t.Fatal(err)
 	}

@@ -119,8 +119,15 @@ func TestEveryStoreFaultIsSurvived(t *testing.T) {
 			b := w.start(newDisk(), w.defaults())
 			b.lead(1)
 			var ops []string
+			put := map[string]bool{}
 			b.onStore(func(op objstore.Op) objstore.Fault {
 				ops = append(ops, fmt.Sprint(op.Kind, " ", op.Key))
+				if _, ok := ParseKey(op.Key); ok && op.Kind == objstore.OpPut {
+					if put[op.Key] { // T2: who knows what the first has left there
+						t.Errorf("%s is put a second time", op.Key)
+					}
+					put[op.Key] = true
+				}
 				if len(ops) == n+1 {
 					return make()
 				}

@@ -123,7 +123,7 @@ func TestSweepSeesWhatIsPublishedMeanwhile(t *testing.T) {
 			return objstore.Fault{}
 		})
 		if n, err := b.log.Sweep(t.Context(), w.now()); n != 0 || err != nil || !once {
-			t.Fatalf("%s: removed %d, %v", during, n, err)
+			t.Fatalf("%s: removed %d objects that a manifest names by now, %v", during, n, err)
 		}
 		b.verify()
 	}

@@ -3,11 +3,13 @@ package tiering
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"firn/segment"
 	"firn/segment/batch"
+	"firn/segment/vfs"
 	"firn/tiering/objstore"
 )
 
@@ -95,7 +97,7 @@ func TestAnOpenTransactionHoldsSegmentsBack(t *testing.T) {
 	b.append(100)
 	b.mustUpload()
 	if s := b.log.Status(w.now()); s.ArchivedEnd != -1 || s.Reason != reasonTxn {
-		t.Fatalf("archived end %d, reason %q", s.ArchivedEnd, s.Reason)
+		t.Fatalf("an open transaction went up: archived end %d, reason %q", s.ArchivedEnd, s.Reason)
 	}
 	marker := batch.Marker{Type: batch.Abort}.Batch(5, 0, 2)
 	if _, err := b.log.Append(marker, segment.AppendOptions{Epoch: 1, Origin: segment.OriginCoordinator, Now: w.now().UnixMilli()}); err != nil {
@@ -105,6 +107,42 @@ func TestAnOpenTransactionHoldsSegmentsBack(t *testing.T) {
 	b.mustUpload()
 	if s := b.log.Status(w.now()); s.ArchivedEnd < 50 {
 		t.Fatalf("archived end %d after the transaction was decided", s.ArchivedEnd)
+	}
+}
+
+// TestOnlyWhatIsDurableGoesUp is T1's last part, and S3: after a power loss the
+// archive would hold what the log has written anew.
+func TestOnlyWhatIsDurableGoesUp(t *testing.T) {
+	w := newWorld(t)
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	b := w.start(&disk{fs: vfs.Inject(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".log") {
+			<-held
+		}
+		return nil
+	})}, w.defaults())
+	t.Cleanup(release)
+	b.lead(1)
+	for b.log.Local().ActiveInfo().Base == 0 {
+		b.append(1)
+	}
+	for range 2 { // what it would upload first, it would name next
+		w.advance(publishAfter)
+		if _, err := b.log.Step(t.Context(), w.now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.orphans(); len(got) > 0 || w.pointer().Exists() {
+		t.Fatalf("what no disk has durably went up: %v, archived end %d", got, b.log.Offsets().ArchivedEnd)
+	}
+	if s := b.log.Status(w.now()); s.Reason != reasonUnsynced {
+		t.Fatalf("reason %q", s.Reason)
+	}
+	release()
+	b.mustUpload()
+	if got, want := b.log.Offsets().ArchivedEnd, b.log.Local().ActiveInfo().Base; got != want {
+		t.Fatalf("archived up to %d of %d once it is durable", got, want)
 	}
 }
 

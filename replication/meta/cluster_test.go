@@ -167,7 +167,7 @@ func TestRegisterListsWhatIsLost(t *testing.T) {
 	enrol(t, s, in)
 	o, err := LoadOffline(t.Context(), s, 1)
 	if err != nil || !reflect.DeepEqual(o.Partitions, map[TopicID][]int32{idA: {1, 3}}) {
-		t.Fatalf("%+v, %v", o, err)
+		t.Fatalf("lost, and not listed: %+v, %v", o, err)
 	}
 	o.Remove(Lost{idA, 1}, Lost{idA, 3})
 	must(t, SetOffline(o).Commit(t.Context(), s))
