@@ -315,7 +315,7 @@ func (r *run) finish(ctx context.Context, done bool) error {
 		defer cancel()
 		err = r.healed(fctx)
 		if err == nil {
-			err = dumpLog(fctx, r.stand.Seeds(), r.h)
+			err = dumpLog(fctx, r.stand.Seeds(), r.h, r.say)
 		}
 	}
 	err = errors.Join(err, r.stand.StopBrokers(stopTime))
