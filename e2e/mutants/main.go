@@ -1,13 +1,21 @@
 // Command mutants breaks the product on purpose, a line at a time, and demands
-// that the layer which answers for it notices.
+// that the layer which answers for it notices, and says what is wrong.
 //
-//	go run ./e2e/mutants                 all; the unmutated layers must pass first
+//	go run ./e2e/mutants                 all; the unmutated layers must pass, too
 //	go run ./e2e/mutants -run isr        those whose name matches
 //	go run ./e2e/mutants -list           what there is
+//	go run ./e2e/mutants -v -run isr     with what the layer printed
 //
 // A row (rows.go) names a file, a text in it and another in its place: the text
 // must occur exactly once, or the row is out of date and the command fails. The
 // changed file goes into the build by -overlay; the sources stay as they are.
+//
+// A row runs the tests that must notice and no others, and names what their
+// failure says. One that hangs, panics or fails with other words is not caught:
+// the layer has noticed something, but not this. Each layer runs once without a
+// change, with all the tests that its rows run. Tests of packages go -parallel at
+// a time, then the simulation and real processes by themselves, since they use
+// both cores, or what they see hangs on how fast they are.
 package main
 
 import (
@@ -17,7 +25,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -45,6 +52,7 @@ func command(ctx context.Context, args []string) error {
 	parallel := fs.Int("parallel", 2, "how many at a time")
 	root := fs.String("root", ".", "the repository")
 	bare := fs.Bool("mutated-only", false, "leave the unmutated runs out")
+	verbose := fs.Bool("v", false, "print what the layers print")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -63,7 +71,7 @@ func command(ctx context.Context, args []string) error {
 	}
 	if *list {
 		for _, m := range chosen {
-			fmt.Printf("%-34s %-4s %-34s %s\n", m.name, m.invariant, m.file, m.layer)
+			fmt.Printf("%-36s %-4s %-34s %s: %q\n", m.name, m.invariant, m.file, m.layer, m.says)
 		}
 		return nil
 	}
@@ -76,99 +84,107 @@ func command(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	b := &bench{root: abs, dir: dir, began: time.Now()}
+	b := &bench{root: abs, dir: dir, verbose: *verbose}
 	return b.all(ctx, chosen, *parallel, !*bare)
 }
 
 // bench runs mutants.
 type bench struct {
 	root, dir string
-	began     time.Time
+	verbose   bool
 
-	mu       sync.Mutex
-	survived []string
+	mu  sync.Mutex
+	bad []string
 }
 
 // all applies every row before it runs any, so that one that is out of date shows
 // at once.
 func (b *bench) all(ctx context.Context, ms []mutant, parallel int, unmutated bool) error {
-	overlays := make([]string, len(ms))
-	var stale []error
-	for i, m := range ms {
-		var err error
-		if overlays[i], err = b.overlay(i, m); err != nil {
-			stale = append(stale, err)
-		}
-	}
-	if len(stale) > 0 {
-		return errors.Join(stale...)
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	if unmutated {
-		var seen []string
-		for _, m := range ms {
-			if slices.Contains(seen, m.layer.String()) {
-				continue
-			}
-			seen = append(seen, m.layer.String())
-			g.Go(func() error {
-				began := time.Now()
-				caught, out, err := m.layer.run(ctx, b.root, "")
-				switch {
-				case err != nil:
-					return err
-				case caught:
-					b.say("unmutated", "", "FAILS "+m.layer.String()+"\n"+out, began)
-					b.fail("unmutated " + m.layer.String())
-				default:
-					b.say("unmutated", "", "passes "+m.layer.String(), began)
-				}
-				return nil
-			})
-		}
-	}
-	for i, m := range ms {
-		g.Go(func() error {
-			began := time.Now()
-			caught, out, err := m.layer.run(ctx, b.root, overlays[i])
-			if err != nil && ctx.Err() != nil {
-				return err
-			}
-			if err != nil {
-				b.say(m.name, m.invariant, err.Error(), began)
-				b.fail(m.name)
-				return nil
-			}
-			if caught {
-				b.say(m.name, m.invariant, "caught by "+first(out), began)
-				return nil
-			}
-			b.say(m.name, m.invariant, "SURVIVES "+m.layer.String(), began)
-			b.fail(m.name)
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
+	trials, err := b.plan(ms, unmutated)
+	if err != nil {
 		return err
 	}
-	fmt.Printf("%d mutants and what is unmutated: %d not as they should be, in %.0f s\n", len(ms), len(b.survived), time.Since(b.began).Seconds())
-	if len(b.survived) > 0 {
-		return fmt.Errorf("not as they should be: %s", strings.Join(b.survived, ", "))
+	began := time.Now()
+	for _, alone := range []bool{false, true} {
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(parallel)
+		if alone {
+			g.SetLimit(1)
+		}
+		phase, n := time.Now(), 0
+		for _, t := range trials {
+			if t.layer.alone() == alone {
+				n++
+				g.Go(func() error { return b.one(ctx, &t) })
+			}
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		if n > 0 {
+			fmt.Printf("== %d runs of %s in %.0f s\n", n, map[bool]string{false: "packages' tests", true: "the simulation and of processes"}[alone], time.Since(phase).Seconds())
+		}
+	}
+	fmt.Printf("%d mutants and %d unmutated runs: %d not as they should be, in %.0f s\n", len(ms), len(trials)-len(ms), len(b.bad), time.Since(began).Seconds())
+	if len(b.bad) > 0 {
+		return fmt.Errorf("not as they should be: %s", strings.Join(b.bad, ", "))
 	}
 	return nil
 }
 
-func (b *bench) fail(name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.survived = append(b.survived, name)
+// trial is a layer with a change in the build, or without.
+type trial struct {
+	layer
+	name, about, overlay string
+	says                 string // "" without a change
 }
 
-func (b *bench) say(name, about, result string, began time.Time) {
+// plan is all trials. Those of a layer follow each other, the one without a change
+// first: it builds what the others share.
+func (b *bench) plan(ms []mutant, unmutated bool) (all []trial, err error) {
+	var layers []layer
+	of := map[string][]trial{}
+	var stale []error
+	for i, m := range ms {
+		overlay, err := b.overlay(i, m)
+		if err != nil {
+			stale = append(stale, err)
+		}
+		key := m.layer.key()
+		if at := slices.IndexFunc(layers, func(l layer) bool { return l.key() == key }); at < 0 {
+			layers = append(layers, m.layer)
+		} else {
+			layers[at] = layers[at].with(m.layer.tests)
+		}
+		of[key] = append(of[key], trial{m.layer, m.name, m.invariant, overlay, m.says})
+	}
+	for _, l := range layers {
+		if unmutated {
+			all = append(all, trial{layer: l, name: "unmutated " + l.key()})
+		}
+		all = append(all, of[l.key()]...)
+	}
+	return all, errors.Join(stale...)
+}
+
+// one makes a trial and says what came of it. An error ends everything.
+func (b *bench) one(ctx context.Context, t *trial) error {
+	began := time.Now()
+	o, err := t.layer.run(ctx, b.root, t.overlay)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.name, err)
+	}
+	verdict, good := o.verdict(t.says)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fmt.Printf("%-34s %-6s %5.1f s  %s\n", name, about, time.Since(began).Seconds(), result)
+	if !good {
+		b.bad = append(b.bad, t.name)
+	}
+	fmt.Printf("%-50s %-4s %5.1f s %5.1f s of CPU  %s\n", t.name, t.about, time.Since(began).Seconds(), o.cpu.Seconds(), verdict)
+	if !good || b.verbose {
+		fmt.Println(o.out)
+	}
+	return nil
 }
 
 // overlay writes the changed file and the map that puts it in the other's place.
@@ -200,78 +216,4 @@ func (m *mutant) apply(src string) (string, error) {
 		return "", fmt.Errorf("%s: %s has the old text %d times: the row is out of date", m.name, m.file, n)
 	}
 	return strings.Replace(src, m.old, m.new, 1), nil
-}
-
-// layer is what must notice.
-type layer struct {
-	// packages are tested, by the tests that match; or command is run, with
-	// the overlay in place of OVERLAY.
-	packages, match string
-	command         []string
-}
-
-func (l layer) String() string {
-	switch {
-	case l.command != nil:
-		return strings.Join(l.command, " ")
-	case l.match != "":
-		return "go test -run '" + l.match + "' " + l.packages
-	}
-	return "go test " + l.packages
-}
-
-// longest is how long one run may take; a mutant that hangs is caught.
-const longest = 4 * time.Minute
-
-// run tells whether the layer has noticed. A build that fails notices nothing.
-func (l layer) run(ctx context.Context, root, overlay string) (caught bool, out string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	args := slices.Clone(l.command)
-	if args == nil {
-		args = []string{"go", "test", "-count=1", "-vet=off", "-failfast", "-timeout", "100s"}
-		if overlay != "" {
-			args = append(args, "-overlay", overlay)
-		}
-		if l.match != "" {
-			args = append(args, "-run", l.match)
-		}
-		args = append(args, strings.Fields(l.packages)...)
-	} else if overlay != "" {
-		for i := range args {
-			args[i] = strings.ReplaceAll(args[i], "OVERLAY", "-overlay="+overlay)
-		}
-	} else {
-		for i := range args {
-			args[i] = strings.ReplaceAll(args[i], "OVERLAY", "")
-		}
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir, cmd.WaitDelay = root, 5*time.Second
-	b, err := cmd.CombinedOutput()
-	out = string(b)
-	if err == nil {
-		return false, out, nil
-	}
-	var exit *exec.ExitError
-	if ctx.Err() == nil && (!errors.As(err, &exit) || strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]") || strings.Contains(out, "build firn:")) {
-		return false, out, fmt.Errorf("it does not build: %w\n%s", err, out)
-	}
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return false, out, ctx.Err()
-	}
-	return true, out, nil
-}
-
-// first is the first line that tells what failed.
-func first(out string) string {
-	for _, sign := range []string{"--- FAIL: ", "verdict: ", "panic: ", "fatal error: ", "chaos: seed "} {
-		for line := range strings.Lines(out) {
-			if rest, ok := strings.CutPrefix(strings.TrimSpace(line), sign); ok && (sign != "chaos: seed " || strings.Contains(rest, " in ")) {
-				name, _, _ := strings.Cut(rest, " (")
-				return strings.TrimSpace(strings.TrimSuffix(sign, "--- FAIL: ") + name)
-			}
-		}
-	}
-	return "a failure"
 }

@@ -22,25 +22,28 @@ func TestSameSeedSameTrace(t *testing.T) {
 }
 
 // TestSimulation is a taste; CI runs many more by `make sim`.
-func TestSimulation(t *testing.T) { simulateSeeds(t, *fromFlag, max(*seedsFlag, 16)) }
+func TestSimulation(t *testing.T) {
+	simulateSeeds(t, runs{from: *fromFlag, n: max(*seedsFlag, 16)})
+}
 
 // TestMutant is the layer that mutants are held against: seeds that are known to
-// pass, by exit code.
+// pass, by exit code, up to the first that fails.
 func TestMutant(t *testing.T) {
 	if *seedsFlag == 0 {
 		t.Skip("say how many -seeds")
 	}
-	simulateSeeds(t, *fromFlag, *seedsFlag)
+	simulateSeeds(t, runs{from: *fromFlag, n: *seedsFlag, failFast: true})
 }
 
-func simulateSeeds(t *testing.T, from uint64, n int) {
-	r := runSeeds(runs{from: from, n: n, workers: runtime.GOMAXPROCS(0)}, func(one result) {
+func simulateSeeds(t *testing.T, w runs) {
+	w.workers = runtime.GOMAXPROCS(0)
+	r := runSeeds(w, func(one result) {
 		if one.err != nil {
 			t.Errorf("seed %d: %v", one.seed, one.err)
 		}
 	})
 	t.Log(r)
-	if r.failed == 0 && r.counted < n*9/10 {
-		t.Errorf("only %d of %d seeds have seen enough to count", r.counted, n)
+	if r.failed == 0 && r.counted < w.n*9/10 {
+		t.Errorf("only %d of %d seeds have seen enough to count", r.counted, w.n)
 	}
 }
