@@ -52,6 +52,7 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 		err = errSessionOver
 	}
 	l.failed(err)
+	l.refused(fmt.Errorf("%s: %w", address, err))
 	return nil, err
 }
 
@@ -94,6 +95,9 @@ func (g *guarded) Read(p []byte) (int, error) {
 	if g.greeted || n == 0 {
 		if err != nil {
 			g.link.failed(err)
+			if !g.greeted {
+				g.link.refused(fmt.Errorf("%s does not answer: %w", g.RemoteAddr(), err))
+			}
 		}
 		return n, err
 	}
@@ -105,6 +109,7 @@ func (g *guarded) Read(p []byte) (int, error) {
 		size := binary.BigEndian.Uint32(g.head[:])
 		if size > maxHandshake || size < 20 {
 			g.link.failed(errNotZK)
+			g.link.refused(fmt.Errorf("%s: %w", g.RemoteAddr(), errNotZK))
 			return 0, errNotZK
 		}
 		g.end = 4 + int(size)

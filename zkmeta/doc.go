@@ -29,6 +29,9 @@
 // the session is lost. A client that no server accepts gives way to a fresh one,
 // for it may know of transactions that the servers have lost.
 //
+// Before the first session makes anything, a chroot is refused that was forgotten,
+// lies inside another cluster's tree, or is Apache Kafka's (place.go).
+//
 // While there is no session, Session shows the last one with lost closed, and
 // requests wait for the next, until their context or a session timeout ends.
 //

@@ -16,6 +16,7 @@ import (
 // and are never kept: it only remembers, and wakes who waits (B0).
 type link struct {
 	cfg    *Config
+	waits  func(err error) // told of each server that doesn't take us; nil: one does
 	ctx    context.Context // ends with the client
 	cancel context.CancelFunc
 
@@ -32,15 +33,18 @@ type link struct {
 	calls sync.WaitGroup // goroutines that use the client
 }
 
-func newLink(cfg *Config) *link {
+func newLink(cfg *Config, waits func(error)) *link {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &link{cfg: cfg, ctx: ctx, cancel: cancel, since: time.Now(), timeout: cfg.SessionTimeout, changed: make(chan struct{})}
+	return &link{cfg: cfg, waits: waits, ctx: ctx, cancel: cancel, since: time.Now(), timeout: cfg.SessionTimeout, changed: make(chan struct{})}
 }
 
 // event is the client's callback.
 func (l *link) event(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
+	}
+	if e.State == zk.StateHasSession {
+		l.waits(nil)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,6 +144,13 @@ func (l *link) failed(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.err = err
+}
+
+// refused: a server did not take us, and the next is tried.
+func (l *link) refused(err error) {
+	if !l.over() {
+		l.waits(err)
+	}
 }
 
 func (l *link) failure() error {

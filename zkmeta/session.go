@@ -41,7 +41,7 @@ type session struct {
 func (s *Store) connect() (*session, error) {
 	x := &session{
 		root:  s.root,
-		link:  newLink(&s.cfg),
+		link:  newLink(&s.cfg, s.waits),
 		acl:   s.acl,
 		lost:  make(chan struct{}),
 		slots: make(chan struct{}, s.cfg.MaxInFlight),
@@ -81,6 +81,11 @@ func (x *session) begin(ctx context.Context, s *Store) error {
 		_, err := ask(ctx, x, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.AddAuth("digest", []byte(s.cfg.Digest)) })
 		if err != nil {
 			return fmt.Errorf("zkmeta: authenticating: %w", err)
+		}
+	}
+	if s.unproven() {
+		if err := x.checkPlace(ctx, s.servers); err != nil {
+			return err
 		}
 	}
 	if err := x.makeRoots(ctx); err != nil {

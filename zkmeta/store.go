@@ -25,17 +25,18 @@ type Store struct {
 	root    string // chroot
 	acl     func(path string) []zk.ACL
 
-	ctx    context.Context
-	cancel context.CancelFunc
+	ctx    context.Context // ends with Close, or because of ErrPlace
+	cancel context.CancelCauseFunc
 	done   chan struct{}
 	ending sync.WaitGroup // clients that are being closed
 
 	mu         sync.Mutex
 	now        *session // the current session, or the last one, lost
 	next       chan struct{}
-	link       *link // the newest client's
-	err        error // why the last try to get a session failed
-	nextNumber int64 // above every note number of the sessions before
+	link       *link     // the newest client's
+	err        error     // why the last try to get a session failed
+	told       time.Time // when it was last said that ZooKeeper is waited for; zero: a server has us
+	nextNumber int64     // above every note number of the sessions before
 }
 
 var (
@@ -46,7 +47,7 @@ var (
 
 // Open connects to ZooKeeper and waits for the first session, at most for
 // ConnectTimeout; ErrUnreachable if that is not enough. It makes the chroot if it
-// is missing.
+// is missing; ErrPlace where that would not be what was meant.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg.withDefaults(), servers: servers, root: root, acl: acls(cfg.SetACL), done: make(chan struct{}), next: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	go s.run()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.ConnectTimeout, ErrUnreachable)
 	defer cancel()
@@ -87,7 +88,7 @@ func (s *Store) why() string {
 // Close ends the session, whose ephemeral nodes go with it if a server can be
 // told.
 func (s *Store) Close() error {
-	s.cancel()
+	s.cancel(meta.ErrClosed)
 	<-s.done
 	s.ending.Wait()
 	return nil
@@ -103,6 +104,10 @@ func (s *Store) run() {
 		x, err := s.connect()
 		if err == nil {
 			err = s.first(x)
+		}
+		if errors.Is(err, ErrPlace) {
+			s.cancel(err)
+			return
 		}
 		if err != nil {
 			s.failed(err)
@@ -152,6 +157,37 @@ func (s *Store) first(x *session) error {
 	return nil
 }
 
+// unproven: there has been no session yet, and zookeeper.connect may be wrong.
+func (s *Store) unproven() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now == nil
+}
+
+// tellAgain is how often it is said that ZooKeeper is waited for.
+const tellAgain = 30 * time.Second
+
+// waits says at once that no server takes us, because of err, and then rarely;
+// nil: one does.
+func (s *Store) waits(err error) {
+	s.mu.Lock()
+	before, began := s.told, s.now != nil
+	tell := err != nil && time.Since(before) >= tellAgain
+	switch {
+	case err == nil:
+		s.told = time.Time{}
+	case tell:
+		s.told = time.Now()
+	}
+	s.mu.Unlock()
+	switch {
+	case tell:
+		s.cfg.Log.Warn("waiting for ZooKeeper", "servers", strings.Join(s.servers, ","), "err", err)
+	case err == nil && !before.IsZero() && began:
+		s.cfg.Log.Info("ZooKeeper answers again")
+	}
+}
+
 func (s *Store) failed(err error) {
 	s.mu.Lock()
 	s.err = err
@@ -189,7 +225,7 @@ func (s *Store) session(ctx context.Context) (*session, error) {
 		select {
 		case <-next:
 		case <-s.ctx.Done():
-			return nil, meta.ErrClosed
+			return nil, context.Cause(s.ctx)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -46,7 +47,9 @@ func refused(t *testing.T, src sources, words ...string) {
 	if err == nil {
 		var n *node
 		if n, err = openNode(t.Context(), s, logger("text", t.Output())); err == nil {
-			err = n.run(t.Context(), func() { t.Error("the broker serves") })
+			ctx, cancel := context.WithCancel(t.Context())
+			err = n.run(ctx, func() { t.Error("the broker serves"); cancel() })
+			cancel()
 		}
 	}
 	if err == nil {
@@ -117,5 +120,17 @@ func TestBrokerAndZooKeeperBelongTogether(t *testing.T) {
 	s := zookeeper(t, ours)
 	if _, err := s.Get(t.Context(), meta.BrokerPath(1)); !errors.Is(err, meta.ErrNotFound) {
 		t.Errorf("a broker that refused is registered: %v", err)
+	}
+}
+
+// TestForgottenChroot: where a broker would make a second cluster beside or inside
+// the one that was meant, it makes nothing.
+func TestForgottenChroot(t *testing.T) {
+	e := zktest.Start(t)
+	startsWith(t, inZooKeeper(t.TempDir(), e.Servers()+"/firn"), func() {})
+	refused(t, inZooKeeper(t.TempDir(), e.Servers(), "broker.id=2"), "no cluster", "/firn", "zookeeper.connect="+e.Servers()+"/firn")
+	refused(t, inZooKeeper(t.TempDir(), e.Servers()+"/firn/firn", "broker.id=2"), "inside")
+	if _, err := zookeeper(t, e.Servers()+"/firn").Get(t.Context(), "/changes"); !errors.Is(err, meta.ErrNotFound) {
+		t.Errorf("the refused broker has left something behind: %v", err)
 	}
 }
