@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -30,20 +33,12 @@ func produceCommand(_ *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cl, err := connect(brokers, append(opts, kgo.DefaultProduceTopic(args[0]), kgo.AllowAutoTopicCreation())...)
-			if err != nil {
-				return err
-			}
-			defer cl.Close()
-			if err := answers(c.Context(), cl, brokers); err != nil {
-				return err
-			}
 			hs, err := parseHeaders(headers)
 			if err != nil {
 				return err
 			}
-			p := &lineProducer{cl: cl, key: key, sep: unquoteSeparator(keySep), partition: partition, headers: hs}
-			return reach(brokers, p.run(c.Context(), os.Stdin))
+			p := &lineProducer{key: key, sep: unquoteSeparator(keySep), partition: partition, headers: hs}
+			return p.produce(c.Context(), brokers, args[0], opts, os.Stdin)
 		},
 	}
 	brokersFlag(c, &brokers)
@@ -105,6 +100,67 @@ type lineProducer struct {
 
 	sent   atomic.Int64
 	failed atomic.Pointer[error]
+}
+
+// produce connects, in batches that the topic takes, and sends in's lines to it.
+func (p *lineProducer) produce(ctx context.Context, brokers, topic string, opts []kgo.Opt, in io.Reader) error {
+	limit := int64(0)
+	err := withClient(brokers, func(cl *kgo.Client, a *kadm.Client) error {
+		err := answers(ctx, cl, brokers)
+		if err == nil {
+			limit = batchLimit(ctx, a, topic)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if limit > 0 {
+		opts = append(opts, kgo.ProducerBatchMaxBytes(int32(max(limit, 512)))) // the client allows no less
+	}
+	p.cl, err = connect(brokers, append(opts, kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation())...)
+	if err != nil {
+		return err
+	}
+	defer p.cl.Close()
+	err = p.run(ctx, in)
+	if isCode(err, "MESSAGE_TOO_LARGE") && limit > 0 {
+		err = fmt.Errorf("%w: %s takes a record of at most %d bytes with all that belongs to it (max.message.bytes, segment.bytes)", err, topic, limit)
+	}
+	return reach(brokers, err)
+}
+
+// batchMost bounds a batch below what a request may hold.
+const batchMost = 64 << 20
+
+// batchLimit is how large a batch the topic takes, or, if it is yet to be made,
+// one with the brokers' defaults; 0: they don't tell.
+func batchLimit(ctx context.Context, a *kadm.Client, topic string) int64 {
+	rs, _ := a.DescribeTopicConfigs(ctx, topic)
+	if limit := smallest(rs, "max.message.bytes", "segment.bytes"); limit > 0 {
+		return limit
+	}
+	m, err := a.BrokerMetadata(ctx)
+	if err != nil || len(m.Brokers) == 0 {
+		return 0
+	}
+	rs, _ = a.DescribeBrokerConfigs(ctx, m.Brokers[0].NodeID)
+	return smallest(rs, "message.max.bytes", "log.segment.bytes")
+}
+
+// smallest is the smallest value of some keys, 0 if there is none.
+func smallest(rs kadm.ResourceConfigs, keys ...string) (least int64) {
+	for _, r := range rs {
+		for _, e := range r.Configs {
+			if e.Value == nil || !slices.Contains(keys, e.Key) {
+				continue
+			}
+			if n, err := strconv.ParseInt(*e.Value, 10, 64); err == nil && (least == 0 || n < least) {
+				least = n
+			}
+		}
+	}
+	return min(least, batchMost)
 }
 
 func (p *lineProducer) run(ctx context.Context, in io.Reader) error {

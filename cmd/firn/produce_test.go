@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// TestProduceFollowsTheTopicsLimits: whatever segments and batches a topic takes, a
+// line that fits arrives, and one that doesn't is refused with the limit.
+func TestProduceFollowsTheTopicsLimits(t *testing.T) {
+	e, err := startEmbedded(t.Context(), t.TempDir(), map[string]string{"archive.url": "", "log.segment.bytes": "8192"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.stop() })
+	err = admin(e.addr, func(a *kadm.Client) error {
+		for topic, configs := range map[string]map[string]*string{
+			"small-segments": {"segment.bytes": ref("4096")},
+			"small-batches":  {"max.message.bytes": ref("2000"), "segment.bytes": ref("1048576")},
+			"large":          {"max.message.bytes": ref("3000000"), "segment.bytes": ref("4000000")},
+		} {
+			if _, err := a.CreateTopic(t.Context(), 1, 1, configs, topic); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, c := range []struct {
+		topic   string
+		lines   string
+		records int64
+		words   string
+	}{
+		{"small-segments", strings.Repeat("a line of a log\n", 3000), 3000, ""},
+		{"small-batches", strings.Repeat("a line of a log\n", 3000), 3000, ""},
+		{"made-by-this", strings.Repeat("a line of a log\n", 3000), 3000, ""}, // with the broker's segments
+		{"large", strings.Repeat("x", 2_500_000) + "\n", 1, ""},
+		{"small-segments", strings.Repeat("x", 5000) + "\n", 0, "4096 bytes"},
+	} {
+		opts, err := produceOptions("all", "none", -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &lineProducer{partition: -1}
+		err = p.produce(ctx, e.addr, c.topic, opts, strings.NewReader(c.lines))
+		if n := p.sent.Load(); n != c.records || (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: %d records, %v", c.topic, n, err)
+		}
+	}
+}
+
+func ref[T any](v T) *T { return &v }
