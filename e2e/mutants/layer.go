@@ -51,7 +51,7 @@ func (l layer) with(tests []string) layer {
 }
 
 // longest is how long one run may take.
-const longest = 4 * time.Minute
+const longest = 8 * time.Minute
 
 // outcome is what came of a run.
 type outcome struct {

@@ -5,7 +5,7 @@
 //	go run ./e2e/sim -count 1000             as many as it takes for 1 000 to count
 //	go run ./e2e/sim -seed 42 -trace         one again, with what happens (-disk: on disks, too)
 //	go run ./e2e/sim -seed 42 -shrink        without the faults that its failure doesn't take
-//	go test ./e2e/sim -run Mutant -seeds 120 a fixed set, by exit code: for mutants
+//	go test ./e2e/sim -run Mutant -seeds 400 a fixed set, by exit code: for mutants
 //
 // # What is real
 //
