@@ -39,13 +39,13 @@ cross: $(CACHE)/bin/tally ## builds on every platform
 	  $< -dir $(TALLY) cross-$${p/\//-} -- env CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./cmd/firn; done
 
 unit: $(CACHE)/bin/tally ## unit tests under the race detector
-	@$< -dir $(TALLY) unit -- env FIRN_REQUIRE=all go test -race -json -timeout 10m $(UNIT)
+	@$< -dir $(TALLY) unit -- env FIRN_REQUIRE=all go test -race -json -timeout 20m $(UNIT)
 
 sim: $(CACHE)/bin/tally ## a cluster of production code on a model of the world, 1 000 seeds
 	@$< -dir $(TALLY) sim -- go run ./e2e/sim -count 1000
 
 e2e: $(CACHE)/bin/tally ## real processes, real clients, real stores
-	@$< -dir $(TALLY) e2e -- env FIRN_REQUIRE=all go test -json -p 1 -timeout 30m ./cmd/... ./e2e/...
+	@$< -dir $(TALLY) e2e -- env FIRN_REQUIRE=all go test -json -p 1 -timeout 45m ./cmd/... ./e2e/...
 
 vuln: $(CACHE)/bin/tally ## govulncheck, where its database can be reached
 	@if curl -sfm 10 -o /dev/null https://vuln.go.dev/index/modules.json; then \

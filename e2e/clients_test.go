@@ -96,7 +96,7 @@ func TestEveryClientSeeksIntoTheArchive(t *testing.T) {
 	for i := range 20 {
 		produceNumbers(t, f.Addr, "years", 1, 10*i, 10*i+10)
 	}
-	waitArchived(t, f.Addr, "years", 150)
+	waitArchived(t, f, "years", 150)
 	at := time.Unix(104, 500e6) // record 105 is the first one not older
 	for client, seek := range map[string]func(t *testing.T) string{
 		"kcat": func(t *testing.T) string {

@@ -22,7 +22,7 @@ func TestConsumeWaitsForTheStore(t *testing.T) {
 	createTopic(t, f.Addr, "k", 1, map[string]string{"segment.bytes": "1048576", "local.retention.ms": "1"})
 	bin := harness.Binary(t)
 	harness.Must(t, time.Minute, strings.Repeat("a line of some length, so that segments fill\n", 100_000), bin, "produce", "k", "-b", f.Addr)
-	waitArchived(t, f.Addr, "k", 50_000)
+	waitArchived(t, f, "k", 50_000)
 	f.Stop() // nothing of the archive is left in memory
 	f.Restart()
 	s.Kill()

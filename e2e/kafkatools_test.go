@@ -264,7 +264,7 @@ func TestKafkasToolsReachTheArchive(t *testing.T) {
 	for i := range 20 { // a batch each, a segment every few
 		produceNumbers(t, f.Addr, "years", 1, 10*i, 10*i+10)
 	}
-	local := waitArchived(t, f.Addr, "years", 150)
+	local := waitArchived(t, f, "years", 150)
 	s := shell{t, harness.NewToolbox(t), f.Addr}
 	for time, want := range map[string]int64{
 		"earliest": 0, "latest": 200, "max-timestamp": 199, "earliest-local": local, "latest-tiered": local - 1, "earliest-pending-upload": local,
@@ -282,11 +282,12 @@ func TestKafkasToolsReachTheArchive(t *testing.T) {
 	s.prints("42", "consumer.ConsoleConsumer", "--topic", "years", "--from-beginning", "--max-messages", "1", "--timeout-ms", "30000")
 }
 
-// waitArchived waits until the archive of partition 0 reaches offset least, and
-// the local log begins where it ends, and returns that offset.
-func waitArchived(t testing.TB, addr, topic string, least int64) (local int64) {
+// waitArchived waits until nothing of partition 0 is left on the disk but the segment
+// that is written to, and the archive reaches offset least, and returns where the
+// local log begins.
+func waitArchived(t testing.TB, f *harness.Firn, topic string, least int64) (local int64) {
 	t.Helper()
-	adm := kadmClient(t, addr)
+	adm := kadmClient(t, f.Addr)
 	harness.Eventually(t, 30*time.Second, "the archive holds what is sealed, and only it", func() bool {
 		l, err1 := adm.ListLocalLogStartOffsets(t.Context(), topic)
 		r, err2 := adm.ListLatestRemoteOffsets(t.Context(), topic)
@@ -296,7 +297,8 @@ func waitArchived(t testing.TB, addr, topic string, least int64) (local int64) {
 		from, _ := l.Lookup(topic, 0)
 		to, _ := r.Lookup(topic, 0)
 		local = from.Offset
-		return local == to.Offset+1 && local >= least
+		logs, err := filepath.Glob(filepath.Join(f.Data, "logs", topic+"-0", "*.log"))
+		return err == nil && len(logs) == 1 && local == to.Offset+1 && local >= least
 	}, func() string { return fmt.Sprint(" local from ", local) })
 	return local
 }

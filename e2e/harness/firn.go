@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"firn/zkmeta/zktest"
 )
 
 // build makes the binary once per test process.
@@ -78,15 +79,10 @@ type Firn struct {
 	ready chan struct{}
 }
 
-// FreePort finds a port that nobody listens on right now.
+// FreePort finds a port that nobody listens on, and nobody else is given.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return zktest.Ports(t, 1)[0]
 }
 
 // Start starts a broker and waits until it is ready.

@@ -4,7 +4,6 @@ package minio
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"firn/zkmeta/zktest"
 )
 
 // Credentials of a server.
@@ -49,18 +50,10 @@ func New(t testing.TB) *Server {
 	bin := Binary(t)
 	s := &Server{t: t, bin: bin, dir: t.TempDir(), Secret: SecretKey}
 	t.Cleanup(s.Kill)
-	for range 5 {
-		// The port is free now; should somebody else be faster, take another.
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.addr = l.Addr().String()
-		l.Close()
-		s.Endpoint = "http://" + s.addr
-		if s.start() {
-			return s
-		}
+	s.addr = fmt.Sprintf("127.0.0.1:%d", zktest.Ports(t, 1)[0])
+	s.Endpoint = "http://" + s.addr
+	if s.start() {
+		return s
 	}
 	log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 	t.Fatalf("MinIO does not start:\n%s", log)
@@ -103,7 +96,7 @@ func (s *Server) start() bool {
 	s.gone = gone
 	go func() { cmd.Wait(); close(gone) }()
 
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		if ready(ctx, s.Endpoint) {

@@ -2,7 +2,6 @@ package zktest
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,7 +40,7 @@ func StartN(t testing.TB, n int, o Options) *Ensemble {
 	class := classpath(t)
 	for range 3 {
 		e := &Ensemble{t: t}
-		ports := freePorts(t, 4*n)
+		ports := Ports(t, 4*n)
 		for i := range n {
 			p := ports[4*i:]
 			e.Nodes = append(e.Nodes, &Node{
@@ -114,21 +113,6 @@ func (e *Ensemble) Leader() *Node {
 }
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
-
-// freePorts asks the kernel for ports that are free now.
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
-}
 
 // jars are what a server needs, as Debian names them.
 var jars = []string{"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "commons-cli", "metrics-core", "snappy-java",
