@@ -28,6 +28,7 @@ start() { # start NAME COMMAND...
   set -m # in a group of its own: Ctrl-C is for this script, which stops all in order
   "$@" >>"$dir/log/$name.log" 2>&1 &
   echo $! >"$dir/pids/$name"
+  disown # what becomes of it, the end of this script tells
   set +m
 }
 alive() { kill -0 "$(cat "$dir/pids/$1")" 2>/dev/null; }
@@ -78,7 +79,8 @@ echo "building firn"
 go build -o "$dir/firn" ./cmd/firn
 for n in 1 2 3; do launch firn-$n; done
 for n in 1 2 3; do
-  until curl -sf "http://127.0.0.1:$((admin + n - 1))/readyz" >/dev/null; do alive firn-$n || failed "broker $n has ended" firn-$n; sleep 0.1; done
+  until curl -sf "http://127.0.0.1:$((admin + n - 1))/readyz" >/dev/null; do alive firn-$n || break; sleep 0.1; done
+  alive firn-$n || failed "broker $n has ended" firn-$n
 done
 bootstrap=127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))
 cat <<T
@@ -90,6 +92,7 @@ Data and logs: $dir. Ctrl-C stops all.
 In another terminal:
 
   export FIRN_BROKERS=$bootstrap; alias firn=$dir/firn
+  export AWS_ACCESS_KEY_ID=firn AWS_SECRET_ACCESS_KEY=firn-secret     # firn archive ls and verify read the bucket themselves
   firn cluster status
   firn topic create events --partitions 6
   seq 1000000 | firn produce events
@@ -106,9 +109,8 @@ while sleep 1; do
     after=5; case $name in zookeeper | minio) after=$outage ;; esac
     if [ -z "${ended[$name]:-}" ]; then
       alive "$name" && continue
-      code=0; wait "$(cat "$dir/pids/$name")" 2>/dev/null || code=$?
       ended[$name]=$SECONDS
-      echo "$(date +%T) $name HAS ENDED (exit code $code, log: $dir/log/$name.log); it is started again in $after s"
+      echo "$(date +%T) $name HAS ENDED (log: $dir/log/$name.log); it is started again in $after s"
     elif ((SECONDS - ended[$name] >= after)); then
       unset "ended[$name]"
       launch "$name"

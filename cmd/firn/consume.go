@@ -243,11 +243,11 @@ func (r *replay) plan(ctx context.Context) (map[int32]*stretch, error) {
 	err := admin(r.brokers, func(a *kadm.Client) error {
 		ts, err := a.ListTopicsWithInternal(ctx, r.topic)
 		if err != nil {
-			return fmt.Errorf("look up %s: %w", r.topic, err)
+			return failure("look up "+r.topic, err, "")
 		}
 		d := ts[r.topic]
 		if d.Err != nil {
-			return fmt.Errorf("look up %s: %w", r.topic, d.Err)
+			return failure("look up "+r.topic, d.Err, "")
 		}
 		views, err := tiers(ctx, a, d, true)
 		if err != nil {

@@ -58,7 +58,30 @@ Start with
 	c.PersistentFlags().StringVarP(&g.output, "output", "o", "", `output format: "json" for one JSON value a line`)
 	c.PersistentPreRunE = func(*cobra.Command, []string) error { return g.check() }
 	c.AddCommand(serveCommand(), demoCommand(g), archiveCommand(g), topicCommand(g), clusterCommand(g), produceCommand(g), consumeCommand(g))
+	strict(c)
 	return c
+}
+
+// strict has every command refuse what it doesn't take, and show how it is called:
+// one that only has commands below it would answer any word with its help, and
+// exit code 0.
+func strict(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		strict(sub)
+		takes := sub.Args
+		if sub.HasSubCommands() {
+			takes, sub.RunE = cobra.NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+		sub.Args = func(c *cobra.Command, args []string) error {
+			if takes == nil {
+				return nil
+			}
+			if err := takes(c, args); err != nil {
+				return fmt.Errorf("%w (usage: %s)", err, c.UseLine())
+			}
+			return nil
+		}
+	}
 }
 
 // global holds what every verb understands.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 func topicCommand(g *global) *cobra.Command {
@@ -36,11 +38,23 @@ func failure(what string, err error, text string) error {
 	if err == nil {
 		return nil
 	}
-	if text != "" {
-		return fmt.Errorf("%s: %w: %s", what, err, text)
+	if text == "" && isCode(err, kerr.UnknownTopicOrPartition.Message) {
+		text = "there is no such topic or partition (`firn topic list`)"
+	}
+	if k := (*kerr.Error)(nil); text != "" && errors.As(err, &k) {
+		err = &told{k, text}
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
+
+// told is a Kafka error with words about this case in the place of the general ones.
+type told struct {
+	code *kerr.Error
+	text string
+}
+
+func (t *told) Error() string { return t.code.Message + ": " + t.text }
+func (t *told) Unwrap() error { return t.code }
 
 func topicCreate() *cobra.Command {
 	var brokers string
@@ -160,7 +174,7 @@ func topicViews(ctx context.Context, brokers, topic string) (vs []partitionView,
 	err = admin(brokers, func(a *kadm.Client) error {
 		ts, err := a.ListTopics(ctx, topic)
 		if err != nil {
-			return fmt.Errorf("look up %s: %w", topic, err)
+			return failure("look up "+topic, err, "")
 		}
 		vs, err = tiers(ctx, a, ts[topic], true)
 		return err
