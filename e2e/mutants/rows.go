@@ -24,7 +24,7 @@ func mutants() []mutant {
 }
 
 // simulatedMutants show that the simulation sees what its invariants name. One
-// seed in two hundred or so lets a leader of the past come by its fence: hence so
+// seed in a hundred lets a leader of the past come by its fence: hence so
 // many.
 func simulatedMutants() []mutant {
 	sim := process("env GOFLAGS=OVERLAY go test -count=1 -vet=off ./e2e/sim -run Mutant -seeds 400")
