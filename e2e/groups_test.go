@@ -189,6 +189,7 @@ func TestGroupResumesAfterTheBrokersDeath(t *testing.T) {
 	}
 	produceNumbers(t, f.Addr, "events", 2, 200, 300)
 	harness.Eventually(t, 40*time.Second, "300 records", func() bool { return got.count() == 300 })
+	harness.Eventually(t, 40*time.Second, "a commit of all 300", func() bool { return committed() == 300 })
 	leave()
 
 	var again numbers

@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,7 +84,11 @@ func TestLeadersMoveWhileTheArchiveWorks(t *testing.T) {
 			l.compare()
 		}
 		v.noOrphansOf(topic)
-		m.sizes(topic)
+		var problems []string
+		harness.Eventually(t, time.Minute, topic+" is as retention leaves it, whole", func() bool {
+			problems = m.sizes(topic)
+			return len(problems) == 0
+		}, func() string { return "\n" + strings.Join(problems, "\n") })
 	}
 	harness.Eventually(t, 30*time.Second, "nothing is left of the deleted topic", func() bool {
 		n := 0
@@ -137,19 +143,20 @@ func (m *moves) elect(topic string, p int32) {
 }
 
 // sizes compares what the archive holds with what the log says it has, and with what
-// retention leaves.
-func (m *moves) sizes(topic string) {
+// retention leaves, which may take another round of it.
+func (m *moves) sizes(topic string) (problems []string) {
 	m.Helper()
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	starts, err1 := m.adm.ListStartOffsets(m.Context(), topic)
 	ends, err2 := m.adm.ListEndOffsets(m.Context(), topic)
 	if err1 != nil || err2 != nil {
-		m.Fatal(err1, err2)
+		return []string{fmt.Sprint(err1, err2)}
 	}
 	store := (&victim{t: m.T, dir: m.dir}).archive()
 	bucket := tiering.NewBucket(store)
 	topics, err := bucket.Topics(m.Context())
 	if err != nil {
-		m.Fatal(err)
+		return append(problems, err.Error())
 	}
 	elsewhere := 0
 	for _, x := range topics {
@@ -160,23 +167,23 @@ func (m *moves) sizes(topic string) {
 			part := x.Part(n)
 			bp, err := bucket.Partition(m.Context(), part)
 			if err != nil {
-				m.Fatal(err)
+				return append(problems, err.Error())
 			}
 			start, _ := starts.Lookup(topic, n)
 			end, _ := ends.Lookup(topic, n)
 			next, bytes, records := int64(-1), int64(0), int64(0)
 			for e, err := range bucket.Entries(m.Context(), bp) {
 				if err != nil {
-					m.Fatal(err)
+					return append(problems, err.Error())
 				}
 				if e.End <= start.Offset {
 					continue
 				}
 				if next >= 0 && e.Base != next {
-					m.Errorf("%s: a segment serves from %d, the one before ends at %d", part, e.Base, next)
+					wrong("%s: a segment serves from %d, the one before ends at %d", part, e.Base, next)
 				}
 				if next < 0 && e.Base > start.Offset {
-					m.Errorf("%s: the archive begins at %d, the log at %d", part, e.Base, start.Offset)
+					wrong("%s: the archive begins at %d, the log at %d", part, e.Base, start.Offset)
 				}
 				if e.FileBase < e.Base {
 					elsewhere++
@@ -184,19 +191,20 @@ func (m *moves) sizes(topic string) {
 				next, bytes, records = e.End, bytes+e.Size, records+e.Records
 			}
 			if next != end.Offset {
-				m.Errorf("%s: the archive ends at %d, the log at %d", part, next, end.Offset)
+				wrong("%s: the archive ends at %d, the log at %d", part, next, end.Offset)
 			}
 			m.Logf("%s: offsets %d to %d, %d archived bytes in leader epochs up to %d", part, start.Offset, end.Offset, bytes, bp.Pointer.LastEpoch)
 			if topic == "shrinking" && (bytes < movesRetention || bytes > movesRetention+2*movesSegment || start.Offset == 0) {
-				m.Errorf("%s: retention leaves %d bytes from %d on", part, bytes, start.Offset)
+				wrong("%s: retention leaves %d bytes from %d on", part, bytes, start.Offset)
 			}
 			if topic == "kept" && (start.Offset != 0 || records < end.Offset) {
-				m.Errorf("%s: %d records, offsets %d to %d", part, records, start.Offset, end.Offset)
+				wrong("%s: %d records, offsets %d to %d", part, records, start.Offset, end.Offset)
 			}
 		}
 	}
 	m.Logf("%s: %d segments begin before what they serve", topic, elsewhere)
 	if topic == "kept" && elsewhere == 0 {
-		m.Error("all replicas rolled at the same offsets")
+		wrong("all replicas rolled at the same offsets")
 	}
+	return problems
 }
