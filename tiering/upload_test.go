@@ -34,7 +34,7 @@ func TestSealedSegmentsGoUpAndLeaveTheDisk(t *testing.T) {
 	if got := w.orphans(); len(got) > 0 {
 		t.Fatalf("orphans: %v", got)
 	}
-	if s := b.log.Status(w.now()); s.Reason != reasonActive || s.LastError != nil || s.Segments == 0 || s.Bytes == 0 {
+	if s := b.log.Status(w.now()); s.Reason != b.log.policy.Load().waits(s.PendingBytes) || s.LastError != nil || s.Segments == 0 || s.Bytes == 0 {
 		t.Fatalf("status: %+v", s)
 	}
 }
@@ -293,7 +293,7 @@ func TestFailureIsTheReasonAndBacksOff(t *testing.T) {
 	}
 	b.store.Set(nil)
 	b.mustUpload()
-	if s := b.log.Status(w.now()); s.LastError != nil || s.Reason != reasonActive {
+	if s := b.log.Status(w.now()); s.LastError != nil || s.Reason != b.log.policy.Load().waits(s.PendingBytes) {
 		t.Fatalf("status %+v", s)
 	}
 }

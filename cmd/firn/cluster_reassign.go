@@ -252,6 +252,9 @@ func (v *clusterView) drain(parts []kadm.PartitionDetail, broker int32) (moves [
 				best = id
 			}
 		}
+		if len(load) == 0 {
+			return nil, fmt.Errorf("no broker but %d is there: nobody can take what it hosts", broker)
+		}
 		if best < 0 {
 			return nil, fmt.Errorf("%s-%d has %d replicas, and no other broker can take that of broker %d: give it fewer replicas first (--replicas)",
 				p.Topic, p.Partition, len(now), broker)

@@ -135,6 +135,10 @@ func TestDrainEmptiesABroker(t *testing.T) {
 	if _, err := v.drain(v.parts, 9); err == nil || !strings.Contains(err.Error(), "broker 9 is not known") || !strings.Contains(err.Error(), "1, 2, 3, 4") {
 		t.Errorf("a broker that nobody knows: %v", err)
 	}
+	alone := viewOf(1, part("t", 0, 1, []int32{1}, nil))
+	if _, err := alone.drain(alone.parts, 1); err == nil || !strings.Contains(err.Error(), "no broker but 1") {
+		t.Errorf("the only broker: %v", err)
+	}
 	v.registered = []int32{5}
 	if moves, err := v.drain(v.parts, 5); err != nil || len(moves) != 0 {
 		t.Errorf("a broker that is away and empty: %+v, %v", moves, err)

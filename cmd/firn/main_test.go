@@ -33,7 +33,9 @@ func TestABrokersWordsReplaceTheGeneralOnes(t *testing.T) {
 	if got, want := err.Error(), "unregister broker 3: INVALID_REQUEST: Broker 3 is running"; got != want || !isCode(err, "INVALID_REQUEST") {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if err := failure("describe t", kerr.UnknownTopicOrPartition, ""); !strings.Contains(err.Error(), "no such topic") {
-		t.Error(err)
+	for _, text := range []string{"", kerr.UnknownTopicOrPartition.Description} {
+		if err := failure("describe t", kerr.UnknownTopicOrPartition, text); !strings.Contains(err.Error(), "no such topic") {
+			t.Error(err)
+		}
 	}
 }

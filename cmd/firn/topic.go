@@ -38,7 +38,7 @@ func failure(what string, err error, text string) error {
 	if err == nil {
 		return nil
 	}
-	if text == "" && isCode(err, kerr.UnknownTopicOrPartition.Message) {
+	if unknown := kerr.UnknownTopicOrPartition; isCode(err, unknown.Message) && (text == "" || text == unknown.Description) {
 		text = "there is no such topic or partition (`firn topic list`)"
 	}
 	if k := (*kerr.Error)(nil); text != "" && errors.As(err, &k) {
