@@ -328,14 +328,15 @@ func TestClusterKilledAsAWhole(t *testing.T) {
 // an error as long as all in sync are there; then nothing is acknowledged that could
 // be lost; and when ZooKeeper is back the cluster heals by itself.
 func TestClusterWithoutZooKeeper(t *testing.T) {
-	c := harness.StartCluster(t, harness.ClusterOptions{})
+	c := harness.StartCluster(t, harness.ClusterOptions{SessionMillis: 3000})
 	adm := kadm.NewClient(clusterClient(t, c))
 	createInSync(t, c, adm, "t", 1)
 	w := startWriter(t, c, "t")
 
 	at := time.Now()
 	c.ZooKeeper.Nodes[0].Kill()
-	// Long enough that sessions and leases are over, and clients have been given up.
+	// Long enough that sessions and leases are over, and clients have been given up,
+	// which takes three sessions.
 	for time.Since(at) < 12*time.Second {
 		w.more(1)
 		time.Sleep(100 * time.Millisecond)
