@@ -57,7 +57,8 @@ func TestLongBrokerWhoseDiskFails(t *testing.T) {
 	fails("EFBIG", id, at)
 
 	c.Broker(preferred).Stop()
-	c.Broker(preferred).SetFailpoints(syncFails + "=error@60")
+	// A sealed segment is a sync, and 1 300 records: enough that it leads by then.
+	c.Broker(preferred).SetFailpoints(syncFails + "=error@30")
 	c.Broker(preferred).Restart()
 	allInSync(t, c, "t")
 	set := kadm.TopicsSet{}
@@ -68,7 +69,7 @@ func TestLongBrokerWhoseDiskFails(t *testing.T) {
 		return leaderOf(t, adm, "t", 0) == preferred
 	})
 	id = leaderOf(t, adm, "t", 0)
-	harness.Eventually(t, 30*time.Second, "a sync fails", func() bool { return synced(c) })
+	harness.Eventually(t, 2*time.Minute, "a sync fails", func() bool { return synced(c) })
 	for _, b := range c.Brokers {
 		b.SetFailpoints("")
 	}
