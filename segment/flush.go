@@ -23,7 +23,8 @@ func (l *Log) kickLocked() {
 
 // workLocked tells whether the syncer has something to do.
 func (l *Log) workLocked() bool {
-	return len(l.mu.unsynced) > 0 || l.mu.wanted > l.mu.flushed || l.dueLocked()
+	return len(l.mu.unsynced) > 0 || l.mu.wanted > l.mu.flushed || l.dueLocked() ||
+		l.st.mu.Counted < l.st.mu.End // due when it was appended: somebody waits for it
 }
 
 // dueLocked tells that flush.messages is reached.

@@ -3,12 +3,37 @@ package segment
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"firn/segment/vfs"
 )
+
+// Whoever waits for a flush gets it, though none would be due by what flush.messages
+// has become.
+func TestAFlushThatWasDueIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full atomic.Bool
+		l := openLog(t, openDir(t, testConfig(t, vfs.Inject(vfs.NewMem(), func(op vfs.Op) error {
+			if full.Load() && op.Kind == vfs.OpCreate && strings.Contains(op.Name, "partition.metadata") {
+				return syscall.ENOSPC
+			}
+			return nil
+		}))), Options{FlushMessages: 1})
+		full.Store(true)
+		mustAppend(t, l, records(1, 10, testNow))
+		synctest.Wait()
+		l.SetOptions(Options{})
+		full.Store(false)
+		time.Sleep(3 * chorePeriod)
+		if o := l.Offsets(); o.Counted != 1 {
+			t.Errorf("%+v", o)
+		}
+	})
+}
 
 // A flush that waits for space must not wait for ever once the log is closed: who
 // closes it may wait for whoever flushes.
