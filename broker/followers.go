@@ -120,7 +120,8 @@ func (fs *followers) sourceLocked(broker int32, p *replication.Partition) *sourc
 	}
 	s := newSource(fs, broker)
 	fs.mu.sources[key] = s
-	fs.mu.wait.Go(func() { s.run(fs.mu.ctx) })
+	ctx := fs.mu.ctx
+	fs.mu.wait.Go(func() { s.run(ctx) })
 	return s
 }
 
@@ -129,9 +130,7 @@ func (fs *followers) maxLag() (lag int64) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, s := range fs.mu.sources {
-		s.mu.Lock()
 		lag = max(lag, s.fetcher.MaxLag())
-		s.mu.Unlock()
 	}
 	return lag
 }
@@ -142,12 +141,18 @@ type source struct {
 	client *peer.Client
 	more   chan struct{} // something has changed
 
-	mu      sync.Mutex // the fetcher; not held while the source is asked
-	fetcher *replication.Fetcher
-	// polling: a fetch is under way, which an interrupt may end.
-	polling   bool
-	lastBreak time.Time
+	mu struct {
+		sync.Mutex
+		// changes are what others want of the fetcher.
+		changes []func(*replication.Fetcher)
+		// polling: a fetch is under way, which an interrupt may end.
+		polling   bool
+		lastBreak time.Time
+	}
 
+	// The rest is the goroutine's own. What it does with an answer waits for disks,
+	// which must hold up nobody who has a change.
+	fetcher *replication.Fetcher
 	fetched replication.FetchAnswer
 	ends    []replication.EpochAnswer
 	starts  []replication.StartAnswer
@@ -193,13 +198,14 @@ func (fs *followers) receiveBuffer() int {
 // breakAfter is how long a poll is let be before another may be broken off.
 const breakAfter = 20 * time.Millisecond
 
-// change changes what is followed. A poll that waits for records would keep what
-// is new waiting, so it is broken off, though not again and again.
+// change has the fetcher's goroutine change what is followed, before it asks or
+// takes an answer again. A poll that waits for records would keep what is new
+// waiting, so it is broken off, though not again and again.
 func (s *source) change(do func(*replication.Fetcher)) {
 	s.mu.Lock()
-	do(s.fetcher)
-	if s.polling && time.Since(s.lastBreak) > breakAfter {
-		s.lastBreak = time.Now()
+	s.mu.changes = append(s.mu.changes, do)
+	if s.mu.polling && time.Since(s.mu.lastBreak) > breakAfter {
+		s.mu.lastBreak = time.Now()
 		s.client.Interrupt()
 	}
 	s.mu.Unlock()
@@ -213,12 +219,7 @@ func (s *source) change(do func(*replication.Fetcher)) {
 func (s *source) run(ctx context.Context) {
 	defer s.client.Close()
 	for ctx.Err() == nil {
-		s.mu.Lock()
-		now := time.Now()
-		s.startRebuilds(ctx, now)
-		ask := s.fetcher.Next(now)
-		s.polling = ask.Fetch != nil
-		s.mu.Unlock()
+		ask := s.next(ctx)
 		var err error
 		switch {
 		case ask.Fetch != nil:
@@ -231,14 +232,36 @@ func (s *source) run(ctx context.Context) {
 			s.sleep(ctx, ask.Until)
 			continue
 		}
-		s.mu.Lock()
-		s.polling = false
 		s.take(ctx, &ask, err)
-		s.mu.Unlock()
 	}
 }
 
+// next makes the changes and says what to ask. The lock lets no change come between
+// that and the poll, which would keep it waiting.
+func (s *source) next(ctx context.Context) replication.Ask {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.makeChangesLocked()
+	now := time.Now()
+	s.startRebuilds(ctx, now)
+	ask := s.fetcher.Next(now)
+	s.mu.polling = ask.Fetch != nil
+	return ask
+}
+
+func (s *source) makeChangesLocked() {
+	for _, do := range s.mu.changes {
+		do(s.fetcher)
+	}
+	clear(s.mu.changes)
+	s.mu.changes = s.mu.changes[:0]
+}
+
 func (s *source) take(ctx context.Context, ask *replication.Ask, err error) {
+	s.mu.Lock()
+	s.mu.polling = false
+	s.makeChangesLocked()
+	s.mu.Unlock()
 	now := time.Now()
 	switch {
 	case errors.Is(err, peer.ErrInterrupted):
@@ -278,7 +301,8 @@ func (s *source) startRebuilds(ctx context.Context, now time.Time) {
 	}
 }
 
-// sleep waits until then, for ever if it is zero, or until something changes.
+// sleep waits until then, for ever if it is zero, or until something changes or is
+// flushed.
 func (s *source) sleep(ctx context.Context, until time.Time) {
 	var c <-chan time.Time
 	if !until.IsZero() {
@@ -289,6 +313,7 @@ func (s *source) sleep(ctx context.Context, until time.Time) {
 	select {
 	case <-c:
 	case <-s.more:
+	case <-s.fetcher.Flushed():
 	case <-ctx.Done():
 	}
 }

@@ -33,6 +33,8 @@ type node struct {
 	id  int32
 	set map[string]string
 	reg *prometheus.Registry
+	// disk is nil for the system's.
+	disk vfs.FS
 	// archive is nil for a broker without one.
 	archive objstore.Store
 	// member is the cluster that the broker is of; nil: it is alone.
@@ -83,6 +85,10 @@ func (n *node) tryStart(archive objstore.Store) error {
 	if os.Getenv("BROKER_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+	disk := n.disk
+	if disk == nil {
+		disk = vfs.OS()
+	}
 	b, err := New(Config{
 		NodeID:    max(n.id, 1),
 		Settings:  conf,
@@ -90,7 +96,7 @@ func (n *node) tryStart(archive objstore.Store) error {
 		Meta:      store,
 		Archive:   archive,
 		CacheDir:  filepath.Join(n.dir, "cache"),
-		FS:        vfs.OS(),
+		FS:        disk,
 		Listeners: n.listeners(),
 		Log:       log.With("node", max(n.id, 1)),
 		Metrics:   n.reg,

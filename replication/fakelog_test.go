@@ -171,5 +171,4 @@ func (l *fakeLog) StopLeading() {
 
 func (l *fakeLog) RestartAtArchivedEnd(context.Context) error { return segment.ErrNotArchived }
 
-func (l *fakeLog) FlushDue() error            { return nil }
 func (l *fakeLog) BeginAt(offset int64) error { return nil }

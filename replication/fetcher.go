@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"firn/replication/meta"
@@ -34,14 +35,15 @@ type FetcherConfig struct {
 
 // Fetcher is the following side of replication: a step machine that follows
 // partitions from one broker. It starts no goroutine, knows no network and no
-// clock, and is not safe for concurrent use.
+// clock, and is not safe for concurrent use, but for MaxLag. What takes an answer
+// writes to disk, so a lock is no way to share it.
 //
 //	loop { ask := f.Next(now); carry it to the source; f.Take…(answer, now) }
 //
 // A partition goes through these phases, in one leader epoch:
 //
 //	comparing ─ the source tells where our last epoch ends there; cut (R5) ─▶ fetching
-//	fetching  ─ records ─▶ append ─▶ flush what is due (S6) ─▶ next fetch
+//	fetching  ─ records ─▶ append ─▶ the log flushes what is due (S6) ─▶ next fetch
 //	          ─ diverging epoch ─▶ cut ─▶ fetching
 //	          ─ below the source's log ─▶ beginning ─▶ the log starts again there
 //	          ─ only in the archive ─▶ rebuilding ─▶ the log starts again at its end (T8)
@@ -50,7 +52,8 @@ type FetcherConfig struct {
 //	            on it any more (S7) ─▶ rebuilding
 //	dead      ─ failed until restart (S4)
 //
-// An error holds back its partition alone, with growing pauses.
+// An error holds back its partition alone, with growing pauses, and so does a flush
+// that takes long.
 type Fetcher struct {
 	cfg   FetcherConfig
 	log   *slog.Logger
@@ -67,6 +70,9 @@ type Fetcher struct {
 	// failures and notBefore are of the source as a whole.
 	failures  int
 	notBefore time.Time
+	// flushes waits for the flushes that keep partitions out of the next fetch.
+	flushes *Waiter
+	lag     atomic.Int64 // see MaxLag
 
 	fetch  FetchRequest
 	ends   []EpochQuestion
@@ -95,7 +101,7 @@ type phase uint8
 const (
 	comparing phase = iota
 	fetching
-	beginning
+	beginning // up to here the source is asked
 	rebuilding
 	busy // rebuilding, under way
 	waiting
@@ -117,13 +123,15 @@ type following struct {
 	asked, askedIn int32
 	// committed is the leader's high watermark as last heard.
 	committed int64
+	// unflushed is since when a flush of its log is waited for; zero: none is.
+	unflushed time.Time
 	failures  int
 	notBefore time.Time
 }
 
 // NewFetcher makes a Fetcher that follows nothing yet.
 func NewFetcher(c FetcherConfig) *Fetcher {
-	f := &Fetcher{cfg: c, log: c.Log, parts: make(map[partitionKey]*following), byName: make(map[nameKey]*following)}
+	f := &Fetcher{cfg: c, log: c.Log, parts: make(map[partitionKey]*following), byName: make(map[nameKey]*following), flushes: NewWaiter()}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
@@ -144,7 +152,8 @@ func (f *Fetcher) Follow(p *Partition, epoch int32) {
 		i, _ := slices.BinarySearchFunc(f.order, key, func(w *following, k partitionKey) int { return w.key.compare(k) })
 		f.order = slices.Insert(f.order, i, w)
 	}
-	w.p, w.epoch, w.phase, w.failures, w.notBefore, w.sent = p, epoch, comparing, 0, time.Time{}, -1
+	w.p, w.epoch, w.phase, w.sent = p, epoch, comparing, -1
+	w.failures, w.notBefore, w.unflushed = 0, time.Time{}, time.Time{}
 	// Who has just been elected is there, whatever it was when it last didn't answer.
 	f.failures, f.notBefore = 0, time.Time{}
 }
@@ -207,11 +216,6 @@ func (f *Fetcher) backoff(failures int) time.Duration {
 	return min(f.cfg.Backoff, firstBackoff<<min(failures-1, 20))
 }
 
-// MaxLag is how many records the log furthest behind lacks of what its leader has
-// committed.
-func (f *Fetcher) MaxLag() (lag int64) {
-	for _, w := range f.order {
-		lag = max(lag, w.committed-w.p.log.Offsets().End)
-	}
-	return lag
-}
+// MaxLag is how many records the log furthest behind lacked, when Next was last
+// called, of what its leader had committed. Anybody may ask.
+func (f *Fetcher) MaxLag() int64 { return f.lag.Load() }

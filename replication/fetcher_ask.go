@@ -1,10 +1,15 @@
 package replication
 
-import "time"
+import (
+	"time"
+
+	"firn/segment"
+)
 
 // Ask is what a Fetcher wants of its source next; exactly one of its fields is set,
 // or none: then there is nothing to do before Until, which is zero for "before
-// something is to be followed". It is good until the next call to the Fetcher.
+// something is to be followed", or before Flushed tells. It is good until the next
+// call to the Fetcher.
 type Ask struct {
 	Fetch  *FetchRequest
 	Ends   []EpochQuestion
@@ -41,14 +46,25 @@ type EpochQuestion struct {
 	CurrentEpoch, Epoch int32
 }
 
-// Next says what to ask the source for now. It flushes what is due first (S6).
+// Next says what to ask the source for now. It does no I/O.
 func (f *Fetcher) Next(now time.Time) Ask {
 	if now.Before(f.notBefore) {
 		return Ask{Until: f.notBefore}
 	}
 	f.ends, f.starts = f.ends[:0], f.starts[:0]
+	f.flushes.Reset(0)
+	var lag int64
+	var flushed time.Time // until when all wait for the flush of some
 	for _, w := range f.order {
+		o := w.p.log.Offsets()
+		lag = max(lag, w.committed-o.End)
 		if now.Before(w.notBefore) {
+			continue
+		}
+		if w.phase <= beginning && !f.flushed(w, o, now) {
+			if until := w.unflushed.Add(flushGrace); now.Before(until) {
+				flushed = earlier(flushed, until)
+			}
 			continue
 		}
 		switch w.phase {
@@ -74,17 +90,48 @@ func (f *Fetcher) Next(now time.Time) Ask {
 			}
 		}
 	}
+	f.lag.Store(lag)
 	switch {
 	case len(f.ends) > 0:
 		return Ask{Ends: f.ends}
 	case len(f.starts) > 0:
 		return Ask{Starts: f.starts}
+	case !flushed.IsZero():
+		return Ask{Until: flushed}
 	}
 	return f.nextFetch(now)
 }
 
-// lookAgain is how often a replica that waits, for its repair or for nobody to
-// count on it any more, or is held back, looks again.
+// flushGrace is how long a fetch waits for a flush that is due, so that one fetch
+// goes out for all; most take less. What takes longer holds up nobody else.
+const flushGrace = 20 * time.Millisecond
+
+// flushed says that the log of w has flushed what is due. Else Flushed tells when it
+// has, for a log flushes by itself; until then it is left alone, with a disk that
+// perhaps hangs.
+func (f *Fetcher) flushed(w *following, o segment.Offsets, now time.Time) bool {
+	if o.Counted < o.End {
+		f.flushes.Add(w.p, o.End-1, segment.UntilCounted) // first register, then look
+		o = w.p.log.Offsets()
+	}
+	if o.Counted == o.End {
+		w.unflushed = time.Time{}
+		return true
+	}
+	if err := w.p.log.Err(); err != nil {
+		w.unflushed = time.Time{}
+		f.trouble(w, err, now)
+	} else if w.unflushed.IsZero() {
+		w.unflushed = now
+	}
+	return false
+}
+
+// Flushed gets a value when a flush is done that Next waits for.
+func (f *Fetcher) Flushed() <-chan struct{} { return f.flushes.C() }
+
+// lookAgain is how often a replica that waits, for its repair, for nobody to count
+// on it any more or for a long flush, or is held back, looks again.
 const lookAgain = 100 * time.Millisecond
 
 // nextFetch makes the next Fetch of all that can be fetched.
@@ -98,8 +145,8 @@ func (f *Fetcher) nextFetch(now time.Time) Ask {
 			f.forget(w)
 			continue
 		}
-		if now.Before(w.notBefore) || w.phase != fetching {
-			until = earlier(until, later(w.notBefore, now))
+		if now.Before(w.notBefore) || w.phase != fetching || !w.unflushed.IsZero() {
+			until = earlier(until, f.again(w, now))
 			f.forget(w)
 			continue
 		}
@@ -110,13 +157,6 @@ func (f *Fetcher) nextFetch(now time.Time) Ask {
 			continue
 		}
 		o := w.p.log.Offsets()
-		if o.Counted < o.End {
-			if err := w.p.log.FlushDue(); err != nil {
-				f.trouble(w, err, now)
-				f.forget(w)
-				continue
-			}
-		}
 		want := FetchPartition{
 			FetchKey:  w.fetchKey(),
 			Epoch:     w.epoch,
@@ -146,6 +186,15 @@ func (f *Fetcher) nextFetch(now time.Time) Ask {
 	r.Forgotten = append(r.Forgotten, f.forgotten...)
 	f.forgotten = f.forgotten[:0]
 	return Ask{Fetch: r}
+}
+
+// again is when to look again at w, of which nothing can be fetched now; at a flush,
+// after as long as it has taken until now.
+func (f *Fetcher) again(w *following, now time.Time) time.Time {
+	if now.Before(w.notBefore) || w.unflushed.IsZero() {
+		return later(w.notBefore, now)
+	}
+	return now.Add(min(now.Sub(w.unflushed), lookAgain))
 }
 
 func earlier(a, b time.Time) time.Time {

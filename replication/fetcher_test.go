@@ -9,6 +9,7 @@ import (
 	"firn/replication/isr"
 	"firn/replication/meta"
 	"firn/segment"
+	"firn/segment/vfs"
 )
 
 // pair is a leader's and a follower's replicas of some partitions.
@@ -24,12 +25,17 @@ type pair struct {
 }
 
 func newPair(t testing.TB, n int, o segment.Options) *pair {
+	return newPairOn(t, n, o, func(int) vfs.FS { return vfs.NewMem() })
+}
+
+// newPairOn is newPair with the disk of each follower.
+func newPairOn(t testing.TB, n int, o segment.Options, disk func(i int) vfs.FS) *pair {
 	p := &pair{t: t, now: time.Unix(1000, 0), known: map[int32]FetchPartition{}}
 	p.fetcher = NewFetcher(FetcherConfig{Self: other.ID, PartitionBytes: 1 << 20, AnswerBytes: 4 << 20, MinBytes: 1, MaxWait: 500 * time.Millisecond, Backoff: time.Second})
 	for i := range n {
 		s := led(me, 1, me, other)
 		a := New(Config{Topic: "t", TopicID: meta.TopicID{1}, Index: int32(i), Log: openSegmentLog(t, o), Rules: isr.Rules{Replicas: 2}})
-		b := New(Config{Topic: "t", TopicID: meta.TopicID{1}, Index: int32(i), Log: openSegmentLog(t, o), Rules: isr.Rules{Replicas: 2}})
+		b := New(Config{Topic: "t", TopicID: meta.TopicID{1}, Index: int32(i), Log: openSegmentLogOn(t, disk(i), o), Rules: isr.Rules{Replicas: 2}})
 		for _, m := range []struct {
 			p    *Partition
 			self meta.Member
@@ -216,21 +222,6 @@ func TestABadBatchIsNeverAppended(t *testing.T) {
 	p.take(p.answer(p.fetch()))
 	if o := p.parts[0].log.Offsets(); o.End != 1 {
 		t.Fatalf("the good one is not there: %+v", o)
-	}
-}
-
-// S6: a fetch's offset vouches for what is before it, so what is due is flushed.
-func TestWhatIsDueIsFlushedBeforeTheFetch(t *testing.T) {
-	p := newPair(t, 1, segment.Options{FlushMessages: 1})
-	r := p.fetch()
-	p.append(0)
-	if err := p.leaders[0].log.FlushDue(); err != nil {
-		t.Fatal(err)
-	}
-	p.take(p.answer(r))
-	r = p.fetch()
-	if o := p.parts[0].log.Offsets(); r.Partitions[0].Offset != 1 || o.Counted != 1 {
-		t.Fatalf("fetches at %d with %+v", r.Partitions[0].Offset, o)
 	}
 }
 

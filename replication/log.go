@@ -65,8 +65,8 @@ type Positions interface {
 	// error to pass the high watermark: ErrOffsetOutOfRange.
 	SetLogStart(ctx context.Context, offset int64) error
 	// OnCounted sets what is called after Counted has moved by itself, because
-	// a flush completed (S6), and after the log has failed; not after an append
-	// that moved it. The call comes without the log's lock, so f may use the
+	// a flush completed that was due (S6), which nobody has to ask for, and after
+	// the log has failed; not after an append that moved it. The call comes without the log's lock, so f may use the
 	// log. It is set once, before the first append.
 	OnCounted(f func())
 	// Err is why nothing more will ever be counted (S4, S5), nil while all is well.
@@ -89,9 +89,6 @@ type Leading interface {
 
 // Following is what only a replica asks for that follows.
 type Following interface {
-	// FlushDue returns when no flush is due any more: a Fetch, whose offset
-	// vouches for the log, comes after it (S6).
-	FlushDue() error
 	// BeginAt drops the local log and starts it again, empty, at offset: there
 	// its leader's log begins, and what was here lies before that. A log of which
 	// some is archived refuses: see RestartAtArchivedEnd.

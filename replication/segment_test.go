@@ -18,7 +18,12 @@ var _ Log = (*segment.Log)(nil)
 // openSegmentLog opens a real log in memory.
 func openSegmentLog(t testing.TB, o segment.Options) *segment.Log {
 	t.Helper()
-	d, err := segment.OpenDir(segment.DirConfig{FS: vfs.NewMem(), Path: "/logs", MinFreeBytes: -1})
+	return openSegmentLogOn(t, vfs.NewMem(), o)
+}
+
+func openSegmentLogOn(t testing.TB, disk vfs.FS, o segment.Options) *segment.Log {
+	t.Helper()
+	d, err := segment.OpenDir(segment.DirConfig{FS: disk, Path: "/logs", MinFreeBytes: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -236,7 +236,7 @@ func TestFlushMessagesCountsTheRestAtOnce(t *testing.T) {
 		t.Fatalf("the third waits: %+v", o)
 	}
 	release()
-	if err := l.FlushDue(); err != nil {
+	if err := l.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if o := l.Offsets(); o.Counted != 3 {

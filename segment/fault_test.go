@@ -79,7 +79,7 @@ func writeSome(fsys vfs.FS) (acked, start int64) {
 		}
 		l.Lead(context.Background(), 3)
 		for i := range 12 {
-			if _, err := l.Append(records(2, 40, testNow+int64(i)), AppendOptions{Epoch: 3, Now: testNow}); err == nil && l.FlushDue() == nil {
+			if _, err := l.Append(records(2, 40, testNow+int64(i)), AppendOptions{Epoch: 3, Now: testNow}); err == nil && l.Flush() == nil {
 				acked = max(acked, l.Offsets().Counted)
 			}
 			if i == 5 {
@@ -135,13 +135,13 @@ func TestFailedSyncIsFinal(t *testing.T) {
 	l.OnCounted(func() { woken <- struct{}{} })
 	mustAppend(t, l, records(1, 10, testNow))
 	<-woken
-	if err := l.FlushDue(); err != nil {
+	if err := l.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	broken = true
 	mustAppend(t, l, records(1, 10, testNow))
-	if err := l.FlushDue(); !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) {
-		t.Fatalf("FlushDue: %v", err)
+	if err := l.Flush(); !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) {
+		t.Fatalf("Flush: %v", err)
 	}
 	<-woken // whoever waits for the flush hears that it won't come
 	before := syncs

@@ -275,16 +275,6 @@ func (l *Log) Flush() error {
 	return nil
 }
 
-// FlushDue returns when no flush is due any more: what a follower does before its
-// next Fetch, whose offset vouches for its log (S6).
-func (l *Log) FlushDue() error {
-	o := l.st.load()
-	if o.Counted == o.End {
-		return l.Err()
-	}
-	return l.Flush()
-}
-
 func (l *Log) wakeWaitersLocked() {
 	if l.mu.waiters != nil {
 		close(l.mu.waiters)

@@ -50,7 +50,7 @@ func TestCloseEndsAFlushThatWaitsForSpace(t *testing.T) {
 			mustAppend(t, l, records(2, 100, testNow))
 		}
 		flushed := make(chan error, 1)
-		go func() { flushed <- l.FlushDue() }()
+		go func() { flushed <- l.Flush() }()
 		synctest.Wait()
 		if err := l.Close(); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("Close = %v", err)
@@ -59,10 +59,10 @@ func TestCloseEndsAFlushThatWaitsForSpace(t *testing.T) {
 		select {
 		case err := <-flushed:
 			if !errors.Is(err, ErrClosed) {
-				t.Errorf("FlushDue = %v", err)
+				t.Errorf("Flush = %v", err)
 			}
 		default:
-			t.Error("FlushDue still waits")
+			t.Error("Flush still waits")
 		}
 	})
 }

@@ -147,7 +147,6 @@ func (l *Log) BeginAt(offset int64) error {
 	return l.local.BeginAt(offset)
 }
 
-func (l *Log) FlushDue() error           { return l.local.FlushDue() }
 func (l *Log) SetHighWatermark(hw int64) { l.local.SetHighWatermark(hw) }
 func (l *Log) OnCounted(f func())        { l.local.OnCounted(f) }
 

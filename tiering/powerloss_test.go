@@ -147,7 +147,9 @@ func (p *powerLoss) append(n int) {
 		p.now = append(slices.Clip(p.now), r)
 		p.mu.Unlock()
 		p.b.appendRecord(int64(off), r)
-		p.do("flush", func(context.Context) error { return p.b.log.Local().FlushDue() })
+		if o := p.b.log.Offsets(); o.Counted < o.End {
+			p.do("flush", func(context.Context) error { return p.b.log.Local().Flush() })
+		}
 		p.b.log.SetHighWatermark(int64(off) + 1)
 		if p.opts.flushMessages == 1 {
 			p.mu.Lock()

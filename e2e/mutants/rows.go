@@ -74,7 +74,7 @@ func logMutants() []mutant {
 		{"recovery-trusts-checksums", "segment/recover.go", "if err := batch.Verify(b); err != nil {", "if err := batch.Verify(b); err != nil && false {", "S1", segment("TestTornTail"), "log ends at"},
 		{"recovery-cuts-what-was-flushed", "segment/recover.go", "if r.next < o.recoveryPoint && o.known {", "if false {", "S5", segment("TestDamageBelowTheRecoveryPointQuarantines"), "flip in batch"},
 		{"append-in-an-older-epoch", "segment/append.go", "o.Epoch < latest {", "o.Epoch < latest && false {", "R2", segment("TestEpochChain"), "append in an old epoch: <nil>"},
-		{"go-on-after-a-failed-sync", "segment/flush.go", "l.failLocked(ErrFailed, fmt.Errorf(\"flush: %w\", err))", "_ = fmt.Errorf(\"flush: %w\", err)", "S4", segment("TestFailedSyncIsFinal"), "FlushDue: <nil>"},
+		{"go-on-after-a-failed-sync", "segment/flush.go", "l.failLocked(ErrFailed, fmt.Errorf(\"flush: %w\", err))", "_ = fmt.Errorf(\"flush: %w\", err)", "S4", segment("TestFailedSyncIsFinal"), "Flush: <nil>"},
 		{"count-before-the-flush", "segment/flush.go", "w.Counted = max(w.Counted, min(l.mu.flushed, w.End))", "w.Counted = w.End", "S6", segment("TestFlushMessagesCountsTheRestAtOnce"), "the third waits"},
 		{"replicate-an-older-epoch", "segment/append.go", "if bt.LeaderEpoch() < latest {", "if false {", "R2", segment("TestReplicaRefusesAnOlderEpoch"), "alone: <nil>"},
 	}
@@ -95,6 +95,7 @@ func clusterMutants() []mutant {
 		{"no-epoch-check", "replication/partition.go", "case v.Epoch != AnyEpoch && v.Epoch < r.epoch:", "case false:", "R2", repl("TestReadChecksTheEpoch"), "= <nil>, want replication: leader epoch is older than ours"},
 		{"truncate-to-hw", "replication/replicate.go", "at, ok = cut(p.log, p.log.Offsets().End, theirs)", "at, ok = p.log.Offsets().HighWatermark, true", "R5", repl("TestScenarios"), "2 follows 1 in 2: 0..4 hw=4 e1@0"},
 		{"take-what-diverges", "replication/fetcher_take.go", "case a.Diverging.Epoch >= 0 || a.Diverging.End >= 0:", "case false:", "A3", repl("TestDivergingAnswerSaysNothingElse"), "the high watermark is 1"},
+		{"fetch-before-the-flush", "replication/fetcher_ask.go", " || !w.unflushed.IsZero() {", " {", "S6", repl("TestALogThatCanNotFlushHoldsUpNothingButItself"), "want its end at 1"},
 		{"follow-in-another-epoch", "replication/replicate.go", "if r.leading || r.epoch != epoch || r.leader == meta.NoLeader {", "if r.leading || r.leader == meta.NoLeader {", "R2", repl("TestWhatWasAskedInOneEpochIsNotDoneInAnother"), "Replicate: <nil>"},
 		{"count-who-diverges", "replication/leader.go", "case end.Epoch < f.LastEpoch || end.End < f.Offset:", "case false:", "R5", repl("TestReplicaOfAnotherHistoryDoesNotCount"), "the high watermark is 2"},
 		{"add-an-older-life", "replication/propose.go", "!ok || r.Epoch != w.Epoch || slices.Contains(s.ISR, w.Member)", "!ok || r.Epoch < 0 || slices.Contains(s.ISR, w.Member)", "A7", repl("TestScenarios"), "got:\npropose 1: isr=1/1,2/1 eligible= over 0"},

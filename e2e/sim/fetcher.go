@@ -104,6 +104,7 @@ func (f *fetcher) idle(until, now time.Time) bool {
 	defer t.Stop()
 	select {
 	case <-f.kick:
+	case <-f.f.Flushed():
 	case <-t.C:
 	case <-f.p.ctx.Done():
 		return false
