@@ -274,6 +274,7 @@ func (f *fetcher) read(most int) (got int, now bool) {
 				MaxBytes: max(0, min(int(p.want.MaxBytes), left)),
 				Until:    f.until,
 				MinOne:   got == 0,
+				Whole:    f.replica.admitted(),
 			}, view)
 		} else {
 			p.res.Offsets, err = p.p.Offsets(view)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func (n *node) contents(topic string) []byte {
 	var out []byte
 	o := r.local.Offsets()
 	for at := o.LocalStart; at < o.End; {
-		res, err := r.local.Read(segment.ReadRequest{Offset: at, MaxBytes: 1 << 20, Until: segment.UntilCounted, MinOne: true})
+		res, err := r.local.Read(segment.ReadRequest{Offset: at, MaxBytes: 1 << 20, Until: segment.UntilCounted, MinOne: true, Whole: true})
 		if err != nil {
 			n.t.Fatal(err)
 		}
@@ -386,6 +387,30 @@ func TestAWipedReplicaStartsAtTheArchivedEnd(t *testing.T) {
 		if n := bytes.Count(all, []byte(v)); n != 1 {
 			t.Fatalf("%q is there %d times", v, n)
 		}
+	}
+}
+
+// A follower that catches up gets every batch once, though what a fetch takes is no
+// multiple of them.
+func TestNothingIsReplicatedTwice(t *testing.T) {
+	c := startCluster(t, 2, "replica.lag.time.max.ms=500")
+	c.create("t", [][]int32{{1, 2}})
+	c.inSyncWith("t", 1, 2)
+	f := c.node(2)
+	goOn := f.standStill(f.topics.Load().byName["t"].parts[0])
+	value := strings.Repeat("0123456789", 70_000)
+	cl := c.node(1).dial()
+	for range 10 {
+		if got := produced(cl.call(produceReq(12, acksOne, "t", 0, textBatch(t, value)))); got.ErrorCode != 0 {
+			t.Fatalf("produce: code %d", got.ErrorCode)
+		}
+	}
+	before := f.followers.bytesIn.Load()
+	goOn()
+	want := int64(len(c.node(1).contents("t")))
+	eventually(t, "all of it has come", func() bool { return int64(len(f.contents("t"))) == want })
+	if got := f.followers.bytesIn.Load() - before; got != want {
+		t.Errorf("%d bytes have come for a log of %d", got, want)
 	}
 }
 

@@ -83,6 +83,19 @@ func (x *index) floor(offset int64) (pos, next int64) {
 	return pos, next
 }
 
+// begins returns where the last batch begins that has an entry and begins at pos or
+// before; 0 if none has. Batches larger than the interval all have one.
+func (x *index) begins(pos int64) int64 {
+	if x == nil {
+		return 0
+	}
+	i := x.offsets.search(x.offsets.Len(), func(e offsetEntry) bool { return int64(e.Pos) > pos })
+	if i == 0 {
+		return 0
+	}
+	return int64(x.offsets.At(i - 1).Pos)
+}
+
 // offsetBefore returns an offset at or below the first batch that may hold a
 // timestamp of at least ts.
 func (x *index) offsetBefore(ts int64) int64 {

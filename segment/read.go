@@ -72,6 +72,10 @@ func (l *Log) read(r ReadRequest) (ReadResult, error) {
 		if n = 0; r.MinOne {
 			n = min(first, limit-p.pos)
 		}
+	} else if r.Whole && n < limit-p.pos {
+		if end := seg.index.Load().begins(p.pos + n); end >= p.next {
+			n = end - p.pos
+		}
 	}
 	if n <= 0 {
 		h.unpin()

@@ -512,6 +512,32 @@ func TestReadLimits(t *testing.T) {
 	}
 }
 
+func TestWholeEndsWithABatch(t *testing.T) {
+	l := openLog(t, openDir(t, testConfig(t, vfs.NewMem())), Options{SegmentBytes: 100_000})
+	size := 0
+	for range 50 { // in several segments
+		b := records(1, 5000, testNow)
+		size = len(b)
+		mustAppend(t, l, b)
+	}
+	for off := range l.Offsets().End - 4 {
+		for _, c := range []struct{ max, want int }{
+			{3*size + size/2, 3 * size}, {3 * size, 3 * size}, {3*size - 1, 2 * size}, {size, size}, {size + 1, size}, {1, size},
+		} {
+			res, err := l.Read(ReadRequest{Offset: off, MaxBytes: c.max, Until: UntilCounted, MinOne: true, Whole: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := res.Records.Len()
+			res.Records.Release()
+			// What is left of the segment may be less.
+			if n%size != 0 || n > c.want || n < c.want && l.st.load().find(off) == l.st.load().find(off+int64(n/size)) {
+				t.Errorf("at %d, at most %d bytes: %d, want %d", off, c.max, n, c.want)
+			}
+		}
+	}
+}
+
 func TestALogMayBeClosedAndOpenedAgain(t *testing.T) {
 	d := openDir(t, testConfig(t, vfs.NewMem()))
 	for i := range 3 {

@@ -43,6 +43,10 @@ type ReadRequest struct {
 	Until    Until
 	// MinOne asks for the first batch whole even where it exceeds MaxBytes.
 	MinOne bool
+	// Whole leaves out a last batch that MaxBytes would cut, as far as the index
+	// tells without a look at the file: who has to read on from there would get it
+	// twice.
+	Whole bool
 }
 
 // ReadResult answers a ReadRequest. The caller must Release Records.

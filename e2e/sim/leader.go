@@ -144,7 +144,7 @@ func (p *process) fetchOne(self meta.Member, ask fetchPart, tell bool) replicati
 			return a
 		}
 	}
-	res, err := r.part.Read(segment.ReadRequest{Offset: ask.Offset, MaxBytes: 4096, Until: segment.UntilCounted, MinOne: true}, replication.View{Epoch: ask.Epoch, Replica: true})
+	res, err := r.part.Read(segment.ReadRequest{Offset: ask.Offset, MaxBytes: 4096, Until: segment.UntilCounted, MinOne: true, Whole: true}, replication.View{Epoch: ask.Epoch, Replica: true})
 	if err != nil {
 		a.Err = err
 		return a
