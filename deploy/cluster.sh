@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Three brokers, ZooKeeper and MinIO on loopback, as plain processes, until Ctrl-C.
 # Whatever ends is started again, so that faults can be tried: each process' id is in
-# the folder pids. Data and logs are in .cache/cluster, and are there again at the next
+# the folder pids; one whose file there is removed stays away, until it is touched. Data and logs are in .cache/cluster, and are there again at the next
 # start; `make clean` removes them. e2e/setup.sh installs what it needs.
 #
 #   PORT=9092         the first broker's; the others' are the next two
@@ -107,7 +107,9 @@ declare -A ended=()
 while sleep 1; do
   for name in zookeeper minio firn-1 firn-2 firn-3; do
     after=5; case $name in zookeeper | minio) after=$outage ;; esac
-    if [ -z "${ended[$name]:-}" ]; then
+    if [ ! -e "$dir/pids/$name" ]; then
+      unset "ended[$name]" # it is to stay away
+    elif [ -z "${ended[$name]:-}" ]; then
       alive "$name" && continue
       ended[$name]=$SECONDS
       echo "$(date +%T) $name HAS ENDED (log: $dir/log/$name.log); it is started again in $after s"

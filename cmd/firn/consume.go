@@ -258,8 +258,8 @@ func (r *replay) plan(ctx context.Context) (map[int32]*stretch, error) {
 				continue
 			}
 			parts[v.Partition] = &stretch{next: v.LogStart, end: v.End, local: v.LocalStart}
-			if r.from.set && r.from.byTime.IsZero() && !r.from.start && !r.from.end && r.from.offset < v.LogStart {
-				fmt.Fprintf(os.Stderr, "partition %d begins at offset %d\n", v.Partition, v.LogStart)
+			if words := r.from.outside(v.Partition, v.LogStart, v.End); words != "" {
+				fmt.Fprintln(os.Stderr, words)
 			}
 		}
 		if len(parts) == 0 {

@@ -48,3 +48,19 @@ func TestOffsetsWaitForLeaders(t *testing.T) {
 		})
 	}
 }
+
+func TestOffsetsOutsideAPartitionAreTold(t *testing.T) {
+	for p, want := range map[position]string{
+		{set: true, offset: 3}:            "partition 1 begins at offset 5",
+		{set: true, offset: 5}:            "",
+		{set: true, offset: 9}:            "",
+		{set: true, offset: 10}:           "partition 1 ends at offset 9",
+		{set: true, start: true}:          "",
+		{set: true, end: true, offset: 1}: "",
+		{}:                                "",
+	} {
+		if got := p.outside(1, 5, 9); got != want {
+			t.Errorf("%+v: %q, want %q", p, got, want)
+		}
+	}
+}

@@ -91,6 +91,7 @@ func topicCreate() *cobra.Command {
 	brokersFlag(c, &brokers)
 	c.Flags().Int32VarP(&partitions, "partitions", "p", -1, "number of partitions; -1: the broker's num.partitions")
 	c.Flags().Int16VarP(&replicas, "replicas", "r", -1, "replication factor; -1: the broker's default.replication.factor")
+	c.Flags().Int16Var(&replicas, "replication-factor", -1, "the same, as Kafka's tool has it")
 	c.Flags().StringArrayVarP(&pairs, "config", "c", nil, "topic config key=value; may be repeated")
 	return c
 }

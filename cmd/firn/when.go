@@ -73,3 +73,15 @@ func parseAgo(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	return days + d, err
 }
+
+// outside says in words that a position given as an offset is none of a partition's.
+func (p position) outside(partition int32, start, end int64) string {
+	switch {
+	case !p.set || !p.byTime.IsZero() || p.start || p.end:
+	case p.offset < start:
+		return fmt.Sprintf("partition %d begins at offset %d", partition, start)
+	case p.offset > end:
+		return fmt.Sprintf("partition %d ends at offset %d", partition, end)
+	}
+	return ""
+}
