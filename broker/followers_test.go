@@ -39,6 +39,7 @@ func TestADiskThatHangsHoldsUpItsSourceAlone(t *testing.T) {
 	c.create("other", [][]int32{{3, 2}}, "min.insync.replicas=2")
 	c.produceAll("other", "from another source")
 	n.followers.maxLag()
+	n.metric("kafka_server_replicamanager_partitioncount")
 
 	heal()
 	c.produceAll("same", "from the source that hung")

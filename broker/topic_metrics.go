@@ -196,9 +196,7 @@ func (m *clusterMetrics) collectPartition(c chan<- prometheus.Metric, t *topic, 
 	gauge("kafka_log_log_size", float64(r.local.Size()))
 	gauge("kafka_log_log_logstartoffset", float64(o.LogStart))
 	gauge("kafka_log_log_logendoffset", float64(o.End))
-	if segments, err := r.local.Segments(); err == nil {
-		gauge("kafka_log_log_numlogsegments", float64(len(segments)))
-	}
+	gauge("kafka_log_log_numlogsegments", float64(r.local.SegmentCount()))
 	if _, _, here := r.part.Leader(); !here {
 		return
 	}

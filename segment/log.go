@@ -261,6 +261,10 @@ func (l *Log) Size() int64 {
 	return n
 }
 
+// SegmentCount is how many segments the log has on this disk. Like Size and Offsets
+// it waits for nobody, whatever the disk does.
+func (l *Log) SegmentCount() int { return len(l.st.load().sealed) + 1 }
+
 // errDiscarded marks a log whose partition is deleted.
 var errDiscarded = fmt.Errorf("%w: partition deleted", ErrClosed)
 
