@@ -68,23 +68,23 @@ func TestRollWhereAnOffsetWouldNotFitTheIndex(t *testing.T) {
 // TestReplicaRefusesAnOlderEpoch: a leader's batches never go back to an earlier
 // leader's (R2); the log is as it was.
 func TestReplicaRefusesAnOlderEpoch(t *testing.T) {
-	l := openLog(t, openDir(t, testConfig(t, vfs.NewMem())), Options{})
 	in := func(epoch int32, base int64) []byte {
 		b := batch.Batch(records(2, 10, testNow))
 		b.SetBaseOffset(base)
 		b.SetLeaderEpoch(epoch)
 		return b
 	}
-	if _, err := l.AppendReplica(in(3, 0)); err != nil {
-		t.Fatal(err)
-	}
 	for name, b := range map[string][]byte{"alone": in(2, 2), "behind one of its own": append(in(3, 2), in(2, 4)...)} {
+		l := openLog(t, openDir(t, testConfig(t, vfs.NewMem())), Options{})
+		if _, err := l.AppendReplica(in(3, 0)); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := l.AppendReplica(b); !errors.Is(err, ErrFenced) {
 			t.Errorf("%s: %v, want %v", name, err, ErrFenced)
 		}
-	}
-	if end := l.Offsets().End; end != 2 {
-		t.Errorf("the log ends at %d, want 2", end)
+		if end := l.Offsets().End; end != 2 {
+			t.Errorf("%s: the log ends at %d, want 2", name, end)
+		}
 	}
 }
 
