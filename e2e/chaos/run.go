@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -17,6 +18,7 @@ import (
 
 	"firn/e2e/chaos/stand"
 	"firn/e2e/chaos/workload"
+	"firn/replication"
 )
 
 // options are what a run was asked for. They do not change while it lasts.
@@ -266,8 +268,22 @@ func (r *run) suffer(ctx context.Context, s *step) error {
 		}
 	}
 	w.To, w.Hit = r.clock.Now(), fmt.Sprint(v.hit)
+	r.mayLag(w)
 	r.say("%-20s %-12v for %.1f s, healed in %.1f: %d acknowledged", w.Name, v.hit, s.lasts.Seconds(), healed.Seconds(), r.load.Acked.Load()-before)
 	return appendWindow(r.path("windows.txt"), w)
+}
+
+// mayLag notes that a leader which ZooKeeper has taken for gone, and which doesn't
+// know, answers from the past for the time of its lease: while it is cut off, and
+// until it has found its way back.
+func (r *run) mayLag(w *window) {
+	if !strings.HasPrefix(w.Name, "zk-") {
+		return
+	}
+	lease := replication.LeaseTimes(stand.SessionTimeout).Length
+	for p := range r.h.Partitions {
+		r.h.Of(p).Past(w.From, w.To+2*stand.SessionTimeout, lease)
+	}
 }
 
 // standUp starts again what has ended by itself: brokers may fence themselves.

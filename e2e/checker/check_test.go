@@ -67,6 +67,30 @@ has log 0=n1.0 1=n1.0 2=i1.0
 	}
 }
 
+// TestWhoLacksItsZooKeeperMayLag, by as much as "past" says and no more.
+func TestWhoLacksItsZooKeeperMayLag(t *testing.T) {
+	for history, flagged := range map[string]int64{
+		"write 1-2 i1.0 @7\nlatest 6-7 c1 7\npast 4-9 4":   0,
+		"write 1-2 i1.0 @7\nlatest 7-8 c1 7\npast 4-9 4":   1, // four before it, it was so already
+		"write 1-2 i1.0 @7\nlatest 3-8 c1 7\npast 4-9 4":   1, // asked before
+		"write 1-2 i1.0 @7\nlatest 10-11 c1 7\npast 4-9 9": 1, // asked afterwards
+		"latest 1-2 c1 7\nlatest 6-7 c2 6\npast 4-9 4":     0,
+		"latest 1-2 c1 7\nlatest 7-8 c2 6\npast 4-9 4":     1,
+		"commit 1-2 g 7\ncommitted 6-7 g 6\npast 4-9 4":    0,
+		"commit 1-2 g 7\ncommitted 7-8 g 6\npast 4-9 4":    1,
+		"write 1-2 i1.0 @7\nrange 6-7 c1 7\npast 4-9 4":    0,
+		"write 1-2 i1.0 @7\nrange 7-8 c1 7\npast 4-9 4":    1,
+	} {
+		n := int64(0)
+		for _, of := range run(t, history).Counts {
+			n += of
+		}
+		if n != flagged {
+			t.Errorf("%d flagged, want %d, in\n%s", n, flagged, history)
+		}
+	}
+}
+
 // TestHistoryRefuses what no workload of ours writes.
 func TestHistoryRefuses(t *testing.T) {
 	for _, bad := range []string{
@@ -97,6 +121,7 @@ func TestWriterAndCheckAgree(t *testing.T) {
 	w.Read(5e3, 6e3, "c1", runs)
 	w.Leader(7e3, "b1", "b2", 3)
 	w.Trim(7e3, 8e3, 0)
+	w.Past(7e3, 8e3, 5e3)
 	w.Dump("b1", 0, 2)
 	runs[0].Epoch, runs[0].CRC = 3, 0xabc
 	w.Has("b1", runs[:1])
@@ -111,6 +136,7 @@ seek 4-4 c1 0
 read 5-6 c1 0=i1.0*2 2=?
 leader 7 b1 b2 3
 trim 7-8 0
+past 7-8 5
 dump b1 0 2
 has b1 0=i1.0*2/3/abc
 `

@@ -22,6 +22,8 @@
 //	trim 16-18 20                    somebody asked to delete below 20
 //	commit 16-18 g1 41               group g1's offset was committed
 //	committed 16-18 g1 41            and this is what was found
+//	past 10-20 5                     meanwhile who was told an offset may have been told
+//	                                 what was so 5 microseconds before
 //	leader 16 b2 b1 5                b2 says that b1 leads in epoch 5
 //	dump b1 0 42                     what is left in the end: b1 holds [0, 42)
 //	has b1 0=i3.0*42/5/1a2b3c4d      a batch of it: records, leader epoch, CRC
@@ -30,6 +32,11 @@
 // healed, "archive", the bucket by itself, and replicas by any other name.
 //
 // # What is checked
+//
+// A leader without its ZooKeeper answers while its followers have followed within
+// the lease time, so for that long it may not know of the next leader: "past" stands
+// for the times when that may be, and says how long. What is committed, and what
+// readers get, is held to no less then.
 //
 // Kind lists it, and testdata has for each a history that shows it and a twin
 // that is clean. Check reads a history twice, first what was written, then what

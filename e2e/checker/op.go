@@ -56,7 +56,7 @@ func scan(r io.Reader, visit func(*op) error) error {
 // v a value, o an outcome, r runs.
 var shapes = map[string]string{
 	"write": "tvo", "seek": "twn", "read": "twr", "range": "twn",
-	"latest": "twn", "earliest": "twn", "archived": "twn", "trim": "tn",
+	"latest": "twn", "earliest": "twn", "archived": "twn", "trim": "tn", "past": "tn",
 	"commit": "twn", "committed": "twn", "leader": "twan", "dump": "wnm", "has": "wr",
 }
 

@@ -20,6 +20,7 @@ type watermarks struct {
 	ranges                     []seenOffset
 	trims                      []seenOffset
 	commits, committed         []seenOffset
+	pasts                      []seenOffset // the offset is the time
 }
 
 func (w *watermarks) ack(x *write) {
@@ -29,11 +30,22 @@ func (w *watermarks) ack(x *write) {
 func (w *watermarks) note(o *op) {
 	list := map[string]*[]seenOffset{
 		"latest": &w.latest, "earliest": &w.earliest, "archived": &w.archived,
-		"range": &w.ranges, "trim": &w.trims, "commit": &w.commits, "committed": &w.committed,
+		"range": &w.ranges, "trim": &w.trims, "commit": &w.commits, "committed": &w.committed, "past": &w.pasts,
 	}[o.verb]
 	if list != nil {
 		*list = append(*list, seenOffset{o.from, o.to, o.n, o.who})
 	}
+}
+
+// since is what an answer to a question of time t must at least know of.
+func (w *watermarks) since(t int64) int64 {
+	least := t
+	for _, p := range w.pasts {
+		if p.from <= t && t <= p.to {
+			least = min(least, t-p.offset)
+		}
+	}
+	return least
 }
 
 // checkOffsets holds what clients were told against one another.
@@ -44,7 +56,7 @@ func (c *check) checkOffsets() {
 
 	acked, asked := highestBy(c.acks, false), highestBy(c.trims, true)
 	for _, s := range c.latest {
-		if top := acked.before(s.from); top >= s.offset {
+		if top := acked.before(c.since(s.from)); top >= s.offset {
 			c.report.flag(LatestBehind, "%s was told that the log ends at %d after %d was acknowledged", s.who, s.offset, top)
 		}
 	}
@@ -55,8 +67,8 @@ func (c *check) checkOffsets() {
 	}
 	for _, s := range c.ranges {
 		// Within what nobody had asked to delete and what was acknowledged.
-		if s.offset >= asked.before(s.to) && s.offset <= acked.before(s.from)+1 && s.offset >= 0 {
-			c.report.flag(FalseRange, "%s was told that %d lies outside the log, which reached to %d", s.who, s.offset, acked.before(s.from))
+		if top := acked.before(c.since(s.from)); s.offset >= asked.before(s.to) && s.offset <= top+1 && s.offset >= 0 {
+			c.report.flag(FalseRange, "%s was told that %d lies outside the log, which reached to %d", s.who, s.offset, top)
 		}
 	}
 	c.checkCommits()
@@ -70,7 +82,7 @@ func (c *check) checkCommits() {
 	}
 	for _, s := range c.committed {
 		done, begun := highestBy(groups[s.who], false), highestBy(groups[s.who], true)
-		if low := done.before(s.from); s.offset < low {
+		if low := done.before(c.since(s.from)); s.offset < low {
 			c.report.flag(CommitBack, "%s finds %d after %d was committed", s.who, s.offset, low)
 		}
 		if high := begun.before(s.to); s.offset > high {
@@ -83,7 +95,7 @@ func (c *check) checkCommits() {
 func (c *check) rises(told []seenOffset, k Kind, what string) {
 	top := highestBy(told, false)
 	for _, s := range told {
-		if high := top.before(s.from); s.offset < high {
+		if high := top.before(c.since(s.from)); s.offset < high {
 			c.report.flag(k, "%s is %d for %s, after it was %d", what, s.offset, s.who, high)
 		}
 	}

@@ -88,6 +88,13 @@ func (h *Writer) Trim(from, to time.Duration, offset int64) {
 	h.line(func(b []byte) []byte { return strconv.AppendInt(append(span(b, "trim", from, to), ' '), offset, 10) })
 }
 
+// Past: from then to then a leader may answer what was so this long before.
+func (h *Writer) Past(from, to, age time.Duration) {
+	h.line(func(b []byte) []byte {
+		return strconv.AppendInt(append(span(b, "past", from, to), ' '), age.Microseconds(), 10)
+	})
+}
+
 // Leader: a broker says who leads, in which epoch.
 func (h *Writer) Leader(at time.Duration, asked, leader string, epoch int32) {
 	h.line(func(b []byte) []byte {

@@ -86,7 +86,7 @@ func (b *Broker) settings(c Config) []string {
 		for _, l := range b.ZK {
 			servers = append(servers, l.Addr)
 		}
-		set = append(set, "zookeeper.connect="+strings.Join(servers, ","), fmt.Sprintf("zookeeper.session.timeout.ms=%d", sessionTimeout),
+		set = append(set, "zookeeper.connect="+strings.Join(servers, ","), fmt.Sprintf("zookeeper.session.timeout.ms=%d", SessionTimeout.Milliseconds()),
 			"default.replication.factor=3", "offsets.topic.replication.factor=3", "offsets.topic.num.partitions=5", "min.insync.replicas=2")
 	}
 	if c.archive != "" {

@@ -18,11 +18,11 @@ type ZooKeeper struct {
 	Addr string
 }
 
-// tick is ZooKeeper's, and sessionTimeout the brokers'.
-const (
-	tick           = 500
-	sessionTimeout = 2000
-)
+// tick is ZooKeeper's, in milliseconds.
+const tick = 500
+
+// SessionTimeout is the brokers'.
+const SessionTimeout = 2 * time.Second
 
 // openZooKeeper starts the ensemble and waits until it serves.
 func (s *Stand) openZooKeeper(ctx context.Context) error {
