@@ -8,8 +8,8 @@ import (
 )
 
 // producerIDs hands out producer ids from blocks that the metadata store gives
-// to this broker alone. One block is kept in reserve, so that producers can start
-// while the store is away.
+// to this broker alone. It has one from its start on, and another in reserve, so that
+// producers can start while the store is away.
 type producerIDs struct {
 	// allocate gets a block [first, below) from the store.
 	allocate func(ctx context.Context) (first, below int64, err error)
@@ -66,8 +66,9 @@ func (p *producerIDs) wake() {
 	}
 }
 
-// run fetches a block whenever the spare one is missing.
+// run fetches a block whenever the spare one is missing, the first two at once.
 func (p *producerIDs) run(ctx context.Context) error {
+	p.wake()
 	for {
 		select {
 		case <-ctx.Done():

@@ -35,13 +35,12 @@ func TestProducerIDsAreHandedOutOnceAndABlockIsKeptInReserve(t *testing.T) {
 				seen[id] = true
 			}
 		}
-		take(5)
 		synctest.Wait()
 		if n := blocks.Load(); n != 2 {
-			t.Fatalf("%d blocks fetched, want one in use and one in reserve", n)
+			t.Fatalf("%d blocks fetched, want one to begin with and one in reserve, before anybody asks", n)
 		}
 		down.Store(true)
-		take(15) // the store isn't needed
+		take(20) // the store isn't needed
 		short, stop := context.WithTimeout(ctx, time.Minute)
 		if _, err := p.next(short); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("without a block: %v", err)

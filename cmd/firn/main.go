@@ -49,7 +49,7 @@ client reads both alike.
 Start with
 
   firn serve          a broker in this directory, nothing to configure
-  firn demo           a year of events, archived and read back, in a minute`,
+  firn demo           a year of events, archived and read back, in seconds`,
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +38,7 @@ func produceCommand(_ *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := &lineProducer{key: key, sep: unquoteSeparator(keySep), partition: partition, headers: hs}
+			p := &lineProducer{key: key, sep: unquoteSeparator(keySep), partition: partition, headers: hs, notices: os.Stderr, patience: noticeEvery}
 			return p.produce(c.Context(), brokers, args[0], opts, os.Stdin)
 		},
 	}
@@ -97,6 +98,9 @@ type lineProducer struct {
 	key, sep  string
 	partition int32
 	headers   []kgo.RecordHeader
+	// notices is told when nothing has been acknowledged for as long as patience.
+	notices  io.Writer
+	patience time.Duration
 
 	sent   atomic.Int64
 	failed atomic.Pointer[error]
@@ -165,6 +169,11 @@ func smallest(rs kadm.ResourceConfigs, keys ...string) (least int64) {
 
 func (p *lineProducer) run(ctx context.Context, in io.Reader) error {
 	start := time.Now()
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	telling.Go(func() { p.tellOfWaiting(waiting) })
 	lines := bufio.NewReaderSize(in, 1<<20)
 	for p.failed.Load() == nil {
 		line, err := lines.ReadBytes('\n')
@@ -195,6 +204,23 @@ func (p *lineProducer) run(ctx context.Context, in io.Reader) error {
 		return fmt.Errorf("produce: %w", *err)
 	}
 	return nil
+}
+
+// tellOfWaiting says so when nothing more is acknowledged: the client tries again and
+// again what may succeed later, and says nothing.
+func (p *lineProducer) tellOfWaiting(ctx context.Context) {
+	tick := time.NewTicker(p.patience)
+	defer tick.Stop()
+	for before := int64(0); ; before = p.sent.Load() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if n := p.cl.BufferedProduceRecords(); n > 0 && p.sent.Load() == before {
+			fmt.Fprintf(p.notices, "still waiting for the acknowledgement of %s records: `firn cluster health` and the brokers' logs tell why (no leader, too few in sync, a full disk?)\n", countText(n))
+		}
+	}
 }
 
 func (p *lineProducer) record(line []byte) *kgo.Record {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestProduceFollowsTheTopicsLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &lineProducer{partition: -1}
+		p := &lineProducer{partition: -1, notices: io.Discard, patience: time.Minute}
 		err = p.produce(ctx, e.addr, c.topic, opts, strings.NewReader(c.lines))
 		if n := p.sent.Load(); n != c.records || (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: %d records, %v", c.topic, n, err)
@@ -59,3 +60,38 @@ func TestProduceFollowsTheTopicsLimits(t *testing.T) {
 }
 
 func ref[T any](v T) *T { return &v }
+
+// TestProduceSaysThatItWaits where the broker refuses records until there is space.
+func TestProduceSaysThatItWaits(t *testing.T) {
+	e, err := startEmbedded(t.Context(), t.TempDir(), map[string]string{"archive.url": "", "log.dir.min.free.bytes": "9000000000000000000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.stop() })
+	opts, err := produceOptions("all", "none", -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	told := &firstNotice{then: cancel}
+	p := &lineProducer{partition: -1, notices: told, patience: 50 * time.Millisecond}
+	if err := p.produce(ctx, e.addr, "t", opts, strings.NewReader("a\nb\n")); err == nil {
+		t.Error("acknowledged on a full disk")
+	}
+	if !strings.Contains(told.String(), "acknowledgement of 2 records") {
+		t.Errorf("said %q", told.String())
+	}
+}
+
+// firstNotice ends the test's patience at the first notice. The producer's goroutine
+// alone writes to it, and has ended when it is read.
+type firstNotice struct {
+	strings.Builder
+	then func()
+}
+
+func (n *firstNotice) Write(p []byte) (int, error) {
+	defer n.then()
+	return n.Builder.Write(p)
+}
