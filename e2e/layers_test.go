@@ -21,7 +21,7 @@ var rows = map[string]int{
 	"tiering": 3, "replication": 3,
 	"segment": 2, "tiering/cache": 2, "tiering/filestore": 2, "tiering/s3": 2, "tiering/minio": 2,
 	"tiering/objstoretest": 2, "replication/isr": 2,
-	"segment/vfs": 1, "segment/batch": 1, "tiering/objstore": 1, "replication/meta": 1,
+	"segment/vfs": 1, "segment/batch": 1, "tiering/objstore": 1, "replication/meta": 1, "replication/scenariotest": 1,
 	"broker/wire": 1, "broker/group": 1, "broker/txn": 1, "broker/auth": 1, "broker/config": 1,
 }
 

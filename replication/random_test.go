@@ -11,6 +11,7 @@ import (
 
 	"firn/replication/isr"
 	"firn/replication/meta"
+	"firn/replication/scenariotest"
 	"firn/segment"
 	"firn/segment/batch"
 )
@@ -71,8 +72,8 @@ func newChaos(t testing.TB, seed uint64) *chaos {
 		world: newWorld(t), rnd: rand.New(rand.NewPCG(seed, 1)), acked: map[int64]string{},
 		heard: map[int32]int32{}, asked: map[int32]bool{}, gone: map[int32]meta.Registration{},
 	}
-	r.do("new", 0, map[string]string{"replicas": "1,2,3", "min": "2", "lag": "1000"})
-	r.do("state", 0, map[string]string{"leader": "1", "epoch": "1", "isr": "1,2,3"})
+	r.do(scenariotest.Parse(t, "new replicas=1,2,3 min=2 lag=1000"))
+	r.do(scenariotest.Parse(t, "state leader=1 epoch=1 isr=1,2,3"))
 	return r
 }
 

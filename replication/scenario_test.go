@@ -3,10 +3,7 @@ package replication
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,15 +12,14 @@ import (
 
 	"firn/replication/isr"
 	"firn/replication/meta"
+	"firn/replication/scenariotest"
 	"firn/segment"
 	"firn/segment/batch"
 )
 
-var update = flag.Bool("update", false, "write what comes out into testdata")
-
-// TestScenarios runs testdata/*.txt: commands, a line of dashes, and what they
-// print, then the replicas. State goes on from block to block until the next new.
-// Logs are real ones in memory; the network is this test.
+// TestScenarios plays scenarios. What comes of a block is what its commands print,
+// then the replicas, which go on until the next new. Logs are real ones in memory;
+// the network is this test.
 //
 //	new       replicas=B,… min=N lag=MS
 //	state     leader=B epoch=E isr=B,… eligible=B,… tell=B,…
@@ -49,42 +45,7 @@ var update = flag.Bool("update", false, "write what comes out into testdata")
 //
 // Members are written id/broker epoch in what comes out.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no testdata", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScenario(t, file) })
-	}
-}
-
-func runScenario(t *testing.T, file string) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m *world
-	var out []string
-	for block := range strings.SplitSeq(strings.TrimSpace(string(b)), "\n\n") {
-		in, want, ok := strings.Cut(block, "\n----")
-		if !ok {
-			out = append(out, block) // a comment
-			continue
-		}
-		if strings.HasPrefix(in, "new ") {
-			m = newWorld(t)
-		}
-		got := m.run(in)
-		if want = strings.Trim(want, "\n"); got != want && !*update {
-			t.Errorf("%s\ngot:\n%s\nwant:\n%s", in, got, want)
-		}
-		out = append(out, in+"\n----\n"+got)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scenariotest.Play(t, func(t *testing.T) func([]scenariotest.Command) string { return newWorld(t).run })
 }
 
 // world is the replicas of one partition, on brokers of their own.
@@ -119,23 +80,13 @@ func newWorld(t testing.TB) *world {
 	return &world{t: t, brokers: map[int32]*broker{}, regs: map[int32]meta.Registration{}, lists: map[int32]bool{}, now: time.Unix(1_000_000, 0)}
 }
 
-func (m *world) run(in string) string {
+func (m *world) run(commands []scenariotest.Command) string {
 	m.out.Reset()
-	for line := range strings.SplitSeq(in, "\n") {
-		f := strings.Fields(line)
-		args := map[string]string{}
-		id := int32(0)
-		for _, a := range f[1:] {
-			k, v, _ := strings.Cut(a, "=")
-			if n, err := strconv.Atoi(k); err == nil {
-				id = int32(n)
-			}
-			args[k] = v
-		}
-		m.do(f[0], id, args)
+	for _, c := range commands {
+		m.do(c)
 	}
 	m.draw()
-	return strings.TrimSpace(m.out.String())
+	return m.out.String()
 }
 
 func (m *world) printf(format string, args ...any) { fmt.Fprintf(&m.out, format, args...) }
@@ -149,11 +100,6 @@ func ids(s string) (out []int32) {
 	return out
 }
 
-func number(s string) int64 {
-	n, _ := strconv.ParseInt(s, 10, 64)
-	return n
-}
-
 func (m *world) members(list []int32) (out []meta.Member) {
 	for _, id := range list {
 		out = append(out, m.regs[id].Member())
@@ -161,14 +107,21 @@ func (m *world) members(list []int32) (out []meta.Member) {
 	return out
 }
 
-func (m *world) do(what string, id int32, args map[string]string) {
+func (m *world) do(c scenariotest.Command) {
+	id := int32(0)
+	if len(c.Args) > 0 {
+		if n, err := strconv.Atoi(c.Args[0]); err == nil {
+			id = int32(n)
+		}
+	}
 	b := m.brokers[id]
-	switch what {
+	switch c.Name {
 	case "new":
-		m.replicas = ids(args["replicas"])
+		*m = *newWorld(m.t)
+		m.replicas = ids(c.Text("replicas"))
 		m.assigned = m.replicas
-		m.rules = isr.Rules{MinInsync: int(number(args["min"])), Replicas: len(m.replicas)}
-		m.lag = time.Duration(number(args["lag"])) * time.Millisecond
+		m.rules = isr.Rules{MinInsync: int(c.Number("min")), Replicas: len(m.replicas)}
+		m.lag = time.Duration(c.Number("lag")) * time.Millisecond
 		m.state = meta.NoState()
 		for _, id := range m.replicas {
 			m.regs[id] = meta.Registration{ID: id, Epoch: 1, ValidFrom: 1}
@@ -177,31 +130,31 @@ func (m *world) do(what string, id int32, args map[string]string) {
 		}
 	case "state":
 		s := meta.PartitionState{
-			Leader: meta.NoLeader, LeaderEpoch: int32(number(args["epoch"])), Version: max(0, m.state.Version+1),
-			ISR: m.members(ids(args["isr"])), Eligible: m.members(ids(args["eligible"])),
+			Leader: meta.NoLeader, LeaderEpoch: int32(c.Number("epoch")), Version: max(0, m.state.Version+1),
+			ISR: m.members(ids(c.Text("isr"))), Eligible: m.members(ids(c.Text("eligible"))),
 		}
-		if l := args["leader"]; l != "" && l != "none" {
-			s.Leader = m.regs[int32(number(l))].Member()
+		if l := c.Text("leader"); l != "" && l != "none" {
+			s.Leader = m.regs[int32(c.Number("leader"))].Member()
 		}
 		m.state = s
 		told := m.replicas
-		if v, ok := args["tell"]; ok {
+		if v, ok := c.Value("tell"); ok {
 			told = ids(v)
 		}
 		for _, id := range told {
 			m.tell(id)
 		}
 	case "list", "unlist":
-		m.lists[id] = what == "list"
+		m.lists[id] = c.Name == "list"
 	case "tell":
 		m.tell(id)
 	case "append":
-		a, err := b.part.Append(textBatch(m.t, int(max(1, number(args["n"]))), fmt.Sprint(id)), AppendOptions{Epoch: AnyEpoch, All: args["acks"] == "all", Now: m.now.UnixMilli()})
+		a, err := b.part.Append(textBatch(m.t, int(max(1, c.Number("n"))), fmt.Sprint(id)), AppendOptions{Epoch: AnyEpoch, All: c.Text("acks") == "all", Now: m.now.UnixMilli()})
 		if err != nil {
 			m.printf("append %d: %v\n", id, err)
 			return
 		}
-		if args["acks"] == "all" {
+		if c.Text("acks") == "all" {
 			done, err := b.part.Acked(a)
 			m.printf("append %d: %d to %d, acked %v %v\n", id, a.First, a.Last, done, err)
 		}
@@ -242,14 +195,14 @@ func (m *world) do(what string, id int32, args map[string]string) {
 		b.part.Settle(b.proposal, context.DeadlineExceeded, m.now)
 	case "refused":
 		op := meta.Op{Path: "elsewhere"}
-		if _, ok := args["version"]; ok {
+		if slices.Contains(c.Args, "version") {
 			op.Path = meta.StatePath(b.part.topic, b.part.index)
 		}
 		b.part.Settle(b.proposal, &meta.Conflict{Op: op, Err: meta.ErrVersion}, m.now)
 	case "bounce", "wipe":
 		r := m.regs[id]
 		r.Epoch++
-		if what == "wipe" {
+		if c.Name == "wipe" {
 			b.log = openLog(m.t)
 			r.ValidFrom = r.Epoch
 		}
@@ -259,29 +212,25 @@ func (m *world) do(what string, id int32, args map[string]string) {
 	case "gone":
 		delete(m.regs, id)
 	case "replicas":
-		for list := range args {
-			m.assigned = ids(list)
-		}
+		m.assigned = ids(c.Args[0])
 	case "rules":
-		m.rules.MinInsync = int(number(args["min"]))
+		m.rules.MinInsync = int(c.Number("min"))
 		for _, b := range m.brokers {
 			b.part.SetRules(m.rules)
 		}
 	case "cut":
-		if err := b.part.SetLogStart(context.Background(), number(args["start"]), View{Epoch: AnyEpoch}); err != nil {
+		if err := b.part.SetLogStart(context.Background(), c.Number("start"), View{Epoch: AnyEpoch}); err != nil {
 			m.printf("cut %d: %v\n", id, err)
 		}
 	case "wait":
-		for a := range args {
-			m.now = m.now.Add(time.Duration(number(a)) * time.Millisecond)
-		}
+		m.now = m.now.Add(time.Duration(id) * time.Millisecond)
 	case "latest":
 		at, err := b.part.Latest(View{Epoch: AnyEpoch}, segment.UntilHighWatermark)
 		m.printf("latest %d: %d %v\n", id, at, err)
 	case "same":
 		m.same()
 	default:
-		m.t.Fatalf("no command %q", what)
+		m.t.Fatalf("no command %q", c.Name)
 	}
 }
 

@@ -2,85 +2,32 @@ package group
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"firn/replication/scenariotest"
 )
 
-var update = flag.Bool("update", false, "write what comes out into testdata; look at the difference before you keep it")
-
-// TestScenarios plays the files of testdata. A file is steps, each of commands, a
-// line of dashes, and what comes of them; see script.run for the commands.
+// TestScenarios plays scenarios; see script.do for the commands. After each, what is
+// due at once is done.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, path := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) { play(t, path) })
-	}
-}
-
-func play(t *testing.T, path string) {
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newScript(t)
-	var got strings.Builder
-	for i, step := range strings.Split(strings.TrimSuffix(string(want), "\n"), "\n\n") {
-		if i > 0 {
-			got.WriteString("\n")
-		}
-		commands, _, _ := strings.Cut(step, "----")
-		got.WriteString(commands)
-		s.out.Reset()
-		for line := range strings.Lines(commands) {
-			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-				s.run(line)
-				s.advance(0) // what is due at once
+	scenariotest.Play(t, func(t *testing.T) func([]scenariotest.Command) string {
+		s := newScript(t)
+		return func(commands []scenariotest.Command) string {
+			s.out.Reset()
+			for _, c := range commands {
+				s.do(args{c})
+				s.advance(0)
 			}
+			return s.out.String()
 		}
-		if strings.Contains(step, "----") || s.out.Len() > 0 {
-			if !strings.HasSuffix(commands, "\n") {
-				got.WriteString("\n")
-			}
-			got.WriteString("----\n" + s.out.String())
-		}
-	}
-	if *update {
-		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got.String() != string(want) {
-		t.Errorf("%s: got\n%s", path, diff(got.String(), string(want)))
-	}
-}
-
-// diff shows the first line that differs, with what led to it.
-func diff(got, want string) string {
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range g {
-		if i >= len(w) || g[i] != w[i] {
-			wanted := "(end)"
-			if i < len(w) {
-				wanted = w[i]
-			}
-			return strings.Join(g[max(0, i-12):i], "\n") + "\n> " + g[i] + "\nwant\n> " + wanted
-		}
-	}
-	return "less than wanted"
+	})
 }
 
 // script is a group with whoever talks to it. Requests have names; a new member's
@@ -108,50 +55,38 @@ func newScript(t *testing.T) *script {
 	return s
 }
 
-// args are the words of a command: those with = by name, the others in order.
-type args struct {
-	words []string
-	named map[string]string
-}
+// args are the arguments of a command.
+type args struct{ scenariotest.Command }
 
-func parse(line string) (cmd string, a args) {
-	a.named = map[string]string{}
-	for i, w := range strings.Fields(line) {
-		if k, v, ok := strings.Cut(w, "="); ok {
-			a.named[k] = v
-		} else if i > 0 {
-			a.words = append(a.words, w)
-		} else {
-			cmd = w
+// words are those without =.
+func (a args) words() (out []string) {
+	for _, w := range a.Args {
+		if !strings.Contains(w, "=") {
+			out = append(out, w)
 		}
 	}
-	return cmd, a
+	return out
 }
 
 func (a args) str(name, or string) string {
-	if v, ok := a.named[name]; ok {
+	if v, ok := a.Value(name); ok {
 		return v
 	}
 	return or
 }
 
 func (a args) ref(name string) *string {
-	if v, ok := a.named[name]; ok {
+	if v, ok := a.Value(name); ok {
 		return &v
 	}
 	return nil
 }
 
-func (s *script) num(a args, name string, or int) int {
-	v, ok := a.named[name]
-	if !ok {
+func (a args) num(name string, or int) int {
+	if _, ok := a.Value(name); !ok {
 		return or
 	}
-	n, err := strconv.Atoi(v)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return n
+	return int(a.Number(name))
 }
 
 func (s *script) duration(v string) time.Duration {
@@ -166,30 +101,29 @@ func (s *script) millis(a args, name, or string) int32 {
 	return int32(s.duration(a.str(name, or)).Milliseconds())
 }
 
-// run does one command.
-func (s *script) run(line string) {
-	cmd, a := parse(line)
-	switch cmd {
+// do does one command.
+func (s *script) do(a args) {
+	switch a.Name {
 	case "config": // delay= max= retention=
 		s.cfg.InitialDelay = s.duration(a.str("delay", s.cfg.InitialDelay.String()))
 		s.cfg.Retention = s.duration(a.str("retention", s.cfg.Retention.String()))
-		s.cfg.MaxSize = s.num(a, "max", s.cfg.MaxSize)
+		s.cfg.MaxSize = a.num("max", s.cfg.MaxSize)
 	case "join": // join NAME… [id= instance= v= session= rebalance= protocols= metadata= type=]
-		for _, name := range a.words {
+		for _, name := range a.words() {
 			s.effects(s.g.Join(s.now, s.joinReq(a), Caller{Ticket: s.ticket(name), ClientID: a.str("client", "c"), Host: "/h", Unique: name}))
 		}
 	case "sync": // sync NAME id= gen= [instance= assign=member:bytes,…]
-		s.effects(s.g.Sync(s.now, s.syncReq(a), s.ticket(a.words[0])))
+		s.effects(s.g.Sync(s.now, s.syncReq(a), s.ticket(a.words()[0])))
 	case "heartbeat": // heartbeat MEMBER gen= [instance=]
 		req := kmsg.NewPtrHeartbeatRequest()
-		req.MemberID, req.Generation, req.InstanceID = a.words[0], int32(s.num(a, "gen", 0)), a.ref("instance")
-		s.say("heartbeat %s: %s", a.words[0], words(s.g.Heartbeat(s.now, req)))
+		req.MemberID, req.Generation, req.InstanceID = a.words()[0], int32(a.num("gen", 0)), a.ref("instance")
+		s.say("heartbeat %s: %s", a.words()[0], words(s.g.Heartbeat(s.now, req)))
 	case "leave": // leave MEMBER… | leave instance=
 		s.leave(a)
 	case "commit": // commit [MEMBER] gen= [instance= offset= topic=]
 		s.commit(a)
 	case "advance": // advance DURATION, doing what is due on the way
-		s.advance(s.duration(a.words[0]))
+		s.advance(s.duration(a.words()[0]))
 	case "hold": // writes are kept until "written" or "failed"
 		s.hold = true
 	case "written":
@@ -206,7 +140,7 @@ func (s *script) run(line string) {
 	case "draw":
 		s.draw()
 	default:
-		s.t.Fatalf("unknown command %q", line)
+		s.t.Fatalf("unknown command %q", a.Name)
 	}
 }
 
@@ -232,7 +166,7 @@ func codeWords(code int16) string {
 
 func (s *script) joinReq(a args) *kmsg.JoinGroupRequest {
 	req := kmsg.NewPtrJoinGroupRequest()
-	req.Version = int16(s.num(a, "v", 9))
+	req.Version = int16(a.num("v", 9))
 	req.MemberID, req.InstanceID, req.ProtocolType = a.str("id", ""), a.ref("instance"), a.str("type", "consumer")
 	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = s.millis(a, "session", "10s"), s.millis(a, "rebalance", "20s")
 	for name := range strings.SplitSeq(a.str("protocols", "range"), ",") {
@@ -251,7 +185,7 @@ func (s *script) joinReq(a args) *kmsg.JoinGroupRequest {
 func (s *script) syncReq(a args) *kmsg.SyncGroupRequest {
 	req := kmsg.NewPtrSyncGroupRequest()
 	req.Version = 5
-	req.MemberID, req.InstanceID, req.Generation = a.str("id", ""), a.ref("instance"), int32(s.num(a, "gen", 0))
+	req.MemberID, req.InstanceID, req.Generation = a.str("id", ""), a.ref("instance"), int32(a.num("gen", 0))
 	req.ProtocolType, req.Protocol = a.ref("type"), a.ref("protocol")
 	if v := a.str("assign", ""); v != "" {
 		for one := range strings.SplitSeq(v, ",") {
@@ -266,7 +200,7 @@ func (s *script) syncReq(a args) *kmsg.SyncGroupRequest {
 
 func (s *script) leave(a args) {
 	var who []kmsg.LeaveGroupRequestMember
-	for _, id := range a.words {
+	for _, id := range a.words() {
 		m := kmsg.NewLeaveGroupRequestMember()
 		m.MemberID, m.InstanceID = id, a.ref("instance")
 		who = append(who, m)
@@ -285,15 +219,15 @@ func (s *script) leave(a args) {
 
 func (s *script) commit(a args) {
 	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Generation, req.InstanceID = int32(s.num(a, "gen", -1)), a.ref("instance")
-	if len(a.words) > 0 {
-		req.MemberID = a.words[0]
+	req.Generation, req.InstanceID = int32(a.num("gen", -1)), a.ref("instance")
+	if len(a.words()) > 0 {
+		req.MemberID = a.words()[0]
 	}
 	err := s.g.CheckCommit(s.now, req)
 	s.say("commit: %s", words(err))
 	if err == nil {
 		p := Partition{a.str("topic", "t"), 0}
-		o := Offset{Offset: int64(s.num(a, "offset", 0)), LeaderEpoch: -1, Committed: s.now}
+		o := Offset{Offset: int64(a.num("offset", 0)), LeaderEpoch: -1, Committed: s.now}
 		s.log = append(s.log, OffsetRecord("g", p, o))
 		s.g.SetOffset(p, o)
 	}

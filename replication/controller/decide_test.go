@@ -1,23 +1,18 @@
 package controller
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"firn/replication/meta"
+	"firn/replication/scenariotest"
 )
 
-var update = flag.Bool("update", false, "write what comes out into testdata")
-
-// TestFiles runs testdata/*.txt: commands that draw a cluster, a line of dashes,
-// and what is decided for it. The cluster goes on from block to block until the
-// next new; what was decided is carried out.
+// TestFiles plays scenarios. Commands draw a cluster; what comes of a block is what
+// is decided for it, and that is carried out. The cluster goes on until the next
+// new.
 //
 //	new
 //	broker  ID epoch=N from=N     registered; from is its valid-from, N if left out
@@ -34,79 +29,43 @@ var update = flag.Bool("update", false, "write what comes out into testdata")
 //
 // A member is written id/broker epoch.
 func TestFiles(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no testdata", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { runFile(t, file) })
-	}
-}
-
-func runFile(t *testing.T, file string) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c cluster
-	var out []string
-	for block := range strings.SplitSeq(strings.TrimSpace(string(b)), "\n\n") {
-		in, want, ok := strings.Cut(block, "\n----")
-		if !ok {
-			out = append(out, block) // a comment
-			continue
-		}
-		got := c.run(t, in)
-		if want = strings.Trim(want, "\n"); got != want && !*update {
-			t.Errorf("%s\ngot:\n%s\nwant:\n%s", in, got, want)
-		}
-		out = append(out, in+"\n----\n"+got)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scenariotest.Play(t, func(t *testing.T) func([]scenariotest.Command) string { return (&cluster{t: t}).run })
 }
 
 // cluster is the picture that is drawn.
 type cluster struct {
+	t       *testing.T
 	img     *meta.Image
 	ends    map[Replica]LogEnd
 	balance *Balance
 }
 
-func (c *cluster) run(t *testing.T, in string) string {
-	for line := range strings.SplitSeq(in, "\n") {
-		f := strings.Fields(line)
-		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
-			continue
-		}
-		if f[0] == "new" {
-			c.img = &meta.Image{
-				Brokers:       map[int32]meta.Broker{},
-				Registrations: map[int32]meta.Registration{},
-				Offline:       map[int32]meta.Offline{},
-				Topics:        map[string]*meta.TopicImage{},
-				Elections:     map[string]meta.Election{},
-			}
-			c.ends = map[Replica]LogEnd{}
-			continue
-		}
-		if len(f) < 2 {
-			t.Fatalf("bad command %q", line)
-		}
-		c.command(t, f[0], f[1], f[2:])
+func (c *cluster) run(commands []scenariotest.Command) string {
+	for _, cmd := range commands {
+		c.do(cmd)
 	}
 	return c.decide()
 }
 
-func (c *cluster) command(t *testing.T, cmd, name string, args []string) {
-	id := func() int32 { return int32(number(t, name)) }
-	switch cmd {
+func (c *cluster) do(cmd scenariotest.Command) {
+	t, name, args := c.t, "", cmd.Args
+	if len(args) > 0 {
+		name, args = args[0], args[1:]
+	}
+	id := func() int32 { return int32(scenariotest.Number(t, name)) }
+	switch cmd.Name {
+	case "new":
+		c.img = &meta.Image{
+			Brokers:       map[int32]meta.Broker{},
+			Registrations: map[int32]meta.Registration{},
+			Offline:       map[int32]meta.Offline{},
+			Topics:        map[string]*meta.TopicImage{},
+			Elections:     map[string]meta.Election{},
+		}
+		c.ends = map[Replica]LogEnd{}
 	case "broker":
-		r := meta.Registration{ID: id(), Epoch: number(t, value(args, "epoch")), ValidFrom: number(t, value(args, "from"))}
-		if value(args, "from") == "" {
+		r := meta.Registration{ID: id(), Epoch: cmd.Number("epoch"), ValidFrom: cmd.Number("from")}
+		if cmd.Text("from") == "" {
 			r.ValidFrom = r.Epoch
 		}
 		c.img.Registrations[id()] = r
@@ -125,10 +84,10 @@ func (c *cluster) command(t *testing.T, cmd, name string, args []string) {
 	case "topic":
 		topic := &meta.TopicImage{Topic: meta.Topic{Name: name}}
 		copy(topic.ID[:], name)
-		for list := range strings.SplitSeq(value(args, "replicas"), ":") {
+		for list := range strings.SplitSeq(cmd.Text("replicas"), ":") {
 			var ids []int32
 			for s := range strings.SplitSeq(list, ",") {
-				ids = append(ids, int32(number(t, s)))
+				ids = append(ids, int32(scenariotest.Number(t, s)))
 			}
 			topic.Replicas = append(topic.Replicas, ids)
 			topic.States = append(topic.States, meta.NoState())
@@ -136,7 +95,7 @@ func (c *cluster) command(t *testing.T, cmd, name string, args []string) {
 		if old := c.img.Topics[name]; old != nil {
 			copy(topic.States, old.States)
 		}
-		topic.Config.Values = map[string]string{"min.insync.replicas": value(args, "min")}
+		topic.Config.Values = map[string]string{"min.insync.replicas": cmd.Text("min")}
 		for _, a := range args {
 			switch a {
 			case "unclean":
@@ -149,16 +108,16 @@ func (c *cluster) command(t *testing.T, cmd, name string, args []string) {
 	case "state":
 		topic, p := partitionName(t, name)
 		c.img.Topics[topic].States[p] = meta.PartitionState{
-			Leader:      members(t, value(args, "leader"))[0],
-			LeaderEpoch: int32(number(t, value(args, "epoch"))),
-			ISR:         members(t, value(args, "isr")),
-			Eligible:    members(t, value(args, "eligible")),
+			Leader:      members(t, cmd.Text("leader"))[0],
+			LeaderEpoch: int32(cmd.Number("epoch")),
+			ISR:         members(t, cmd.Text("isr")),
+			Eligible:    members(t, cmd.Text("eligible")),
 		}
 	case "reassign":
 		topic, p := partitionName(t, name)
 		var to []int32
-		for s := range strings.SplitSeq(value(args, "to"), ",") {
-			to = append(to, int32(number(t, s)))
+		for s := range strings.SplitSeq(cmd.Text("to"), ",") {
+			to = append(to, int32(scenariotest.Number(t, s)))
 		}
 		c.edit(topic, func(t meta.Topic) meta.Topic { return t.Reassign(p, to) })
 	case "cancel":
@@ -177,12 +136,12 @@ func (c *cluster) command(t *testing.T, cmd, name string, args []string) {
 			m, end, _ := strings.Cut(a, "=")
 			epoch, offset, _ := strings.Cut(end, ":")
 			r := Replica{c.img.Topics[topic].ID, p, members(t, m)[0], c.img.Topics[topic].States[p].LeaderEpoch}
-			c.ends[r] = LogEnd{int32(number(t, epoch)), number(t, offset)}
+			c.ends[r] = LogEnd{int32(scenariotest.Number(t, epoch)), scenariotest.Number(t, offset)}
 		}
 	case "balance":
-		c.balance = &Balance{Percent: int(number(t, name))}
+		c.balance = &Balance{Percent: int(scenariotest.Number(t, name))}
 	default:
-		t.Fatalf("unknown command %q", cmd)
+		t.Fatalf("unknown command %q", cmd.Name)
 	}
 }
 
@@ -280,29 +239,9 @@ func apply(img *meta.Image, plan Plan) error {
 	return nil
 }
 
-func value(args []string, key string) string {
-	for _, a := range args {
-		if v, ok := strings.CutPrefix(a, key+"="); ok {
-			return v
-		}
-	}
-	return ""
-}
-
-func number(t *testing.T, s string) int64 {
-	if s == "" {
-		return 0
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 func partitionName(t *testing.T, s string) (topic string, p int32) {
 	topic, n, _ := strings.Cut(s, "-")
-	return topic, int32(number(t, n))
+	return topic, int32(scenariotest.Number(t, n))
 }
 
 func members(t *testing.T, s string) []meta.Member {
@@ -315,7 +254,7 @@ func members(t *testing.T, s string) []meta.Member {
 		case !ok:
 			t.Fatalf("member %q has no broker epoch", f)
 		default:
-			ms = append(ms, meta.Member{ID: int32(number(t, id)), Epoch: number(t, epoch)})
+			ms = append(ms, meta.Member{ID: int32(scenariotest.Number(t, id)), Epoch: scenariotest.Number(t, epoch)})
 		}
 	}
 	return ms

@@ -1,21 +1,17 @@
 package isr
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"firn/replication/meta"
+	"firn/replication/scenariotest"
 )
 
-var update = flag.Bool("update", false, "write what comes out into testdata")
-
-// TestFiles runs testdata/*.txt: commands, a line of dashes, and the state that
-// they lead to, drawn. State goes on from block to block until the next new.
+// TestFiles plays scenarios. What comes of a block is the state, drawn, which goes
+// on until the next new.
 //
 //	new       leader=M isr=M,… eligible=M,… replicas=N min=N hw=N end=N
 //	appended  END            the leader counts up to END
@@ -31,74 +27,40 @@ var update = flag.Bool("update", false, "write what comes out into testdata")
 //
 // A member is written id/broker epoch, or id for epoch 0.
 func TestFiles(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no testdata", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { runFile(t, file) })
-	}
-}
-
-func runFile(t *testing.T, file string) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m machine
-	var out []string
-	for block := range strings.SplitSeq(strings.TrimSpace(string(b)), "\n\n") {
-		in, want, ok := strings.Cut(block, "\n----")
-		if !ok {
-			out = append(out, block) // a comment
-			continue
-		}
-		got := m.run(t, in)
-		if want = strings.Trim(want, "\n"); got != want && !*update {
-			t.Errorf("%s\ngot:\n%s\nwant:\n%s", in, got, want)
-		}
-		out = append(out, in+"\n----\n"+got)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(out, "\n\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scenariotest.Play(t, func(t *testing.T) func([]scenariotest.Command) string { return (&machine{t: t}).run })
 }
 
 // machine is a tracker under test.
 type machine struct {
 	*Tracker
+	t     *testing.T
 	rules Rules
 }
 
-func (m *machine) run(t *testing.T, in string) string {
+func (m *machine) run(commands []scenariotest.Command) string {
+	t := m.t
 	var out []string
 	draw := true
-	for line := range strings.SplitSeq(in, "\n") {
-		f := strings.Fields(line)
-		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
-			continue
-		}
-		args := f[1:]
-		switch f[0] {
+	for _, c := range commands {
+		args := c.Args
+		switch c.Name {
 		case "new":
-			m.rules = rules(t, args)
-			m.Tracker = New(state(t, args), m.rules, number(t, value(args, "end")), number(t, value(args, "hw")))
+			m.rules = rules(c)
+			m.Tracker = New(state(t, c), m.rules, c.Number("end"), c.Number("hw"))
 		case "appended":
-			m.Counted(number(t, args[0]))
+			m.Counted(scenariotest.Number(t, args[0]))
 		case "fetched":
-			m.Fetched(members(t, args[0])[0], number(t, args[1]))
+			m.Fetched(members(t, args[0])[0], scenariotest.Number(t, args[1]))
 		case "join":
 			m.Join(members(t, args[0])[0])
 		case "refused":
 			m.Refused(members(t, args[0])[0])
 		case "committed":
-			s := state(t, args)
+			s := state(t, c)
 			s.Leader = m.State().Leader
 			m.Committed(s)
 		case "rules":
-			m.rules = rules(t, args)
+			m.rules = rules(c)
 			m.SetRules(m.rules)
 		case "shrink":
 			var ids []int32
@@ -116,9 +78,9 @@ func (m *machine) run(t *testing.T, in string) string {
 				out = append(out, "nothing")
 			}
 		case "insync":
-			out, draw = append(out, fmt.Sprint(m.InSync(members(t, args[0])[0], number(t, args[1])))), false
+			out, draw = append(out, fmt.Sprint(m.InSync(members(t, args[0])[0], scenariotest.Number(t, args[1])))), false
 		default:
-			t.Fatalf("unknown command %q", line)
+			t.Fatalf("unknown command %q", c.Name)
 		}
 	}
 	if draw {
@@ -148,13 +110,13 @@ func (m *machine) draw() string {
 	return b.String()
 }
 
-func state(t *testing.T, args []string) meta.PartitionState {
+func state(t *testing.T, c scenariotest.Command) meta.PartitionState {
 	s := meta.PartitionState{
-		ISR:      members(t, value(args, "isr")),
-		Eligible: members(t, value(args, "eligible")),
-		Version:  int32(number(t, value(args, "version"))),
+		ISR:      members(t, c.Text("isr")),
+		Eligible: members(t, c.Text("eligible")),
+		Version:  int32(c.Number("version")),
 	}
-	if l := members(t, value(args, "leader")); len(l) > 0 {
+	if l := members(t, c.Text("leader")); len(l) > 0 {
 		s.Leader = l[0]
 	} else if len(s.ISR) > 0 {
 		s.Leader = s.ISR[0]
@@ -162,28 +124,8 @@ func state(t *testing.T, args []string) meta.PartitionState {
 	return s
 }
 
-func rules(t *testing.T, args []string) Rules {
-	return Rules{MinInsync: int(number(t, value(args, "min"))), Replicas: int(number(t, value(args, "replicas")))}
-}
-
-func value(args []string, key string) string {
-	for _, a := range args {
-		if v, ok := strings.CutPrefix(a, key+"="); ok {
-			return v
-		}
-	}
-	return ""
-}
-
-func number(t *testing.T, s string) int64 {
-	if s == "" {
-		return 0
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+func rules(c scenariotest.Command) Rules {
+	return Rules{MinInsync: int(c.Number("min")), Replicas: int(c.Number("replicas"))}
 }
 
 func members(t *testing.T, s string) []meta.Member {
@@ -193,7 +135,7 @@ func members(t *testing.T, s string) []meta.Member {
 			continue
 		}
 		id, epoch, _ := strings.Cut(f, "/")
-		ms = append(ms, meta.Member{ID: int32(number(t, id)), Epoch: number(t, epoch)})
+		ms = append(ms, meta.Member{ID: int32(scenariotest.Number(t, id)), Epoch: scenariotest.Number(t, epoch)})
 	}
 	return ms
 }
