@@ -54,11 +54,11 @@ func NewBroker(reg *Registry, s Static) (*Broker, []string, error) {
 	for _, layer := range []map[string]string{s.Profile, s.File, s.Env, s.Set} {
 		maps.Copy(b.static, layer)
 	}
-	b.alias("node.id", "broker.id")
 	warnings, err := b.review(s)
 	if err != nil {
 		return nil, nil, err
 	}
+	b.alias("node.id", "broker.id") // reviewed, so that a refusal has named what was written
 	b.archive = b.static["archive.url"] != ""
 	return b, warnings, nil
 }

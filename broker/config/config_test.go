@@ -73,6 +73,15 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func TestARefusalNamesTheKeyThatWasWritten(t *testing.T) {
+	for _, key := range []string{"broker.id", "node.id"} {
+		_, _, err := NewBroker(NewRegistry(), Static{Set: map[string]string{key: "-5"}})
+		if err == nil || !strings.Contains(err.Error(), key+" is -5") {
+			t.Errorf("%s=-5: %v", key, err)
+		}
+	}
+}
+
 func TestUnknownKeyIsSuggested(t *testing.T) {
 	_, warn, err := NewBroker(NewRegistry(), Static{File: map[string]string{"log.retention.hour": "1"}})
 	if err != nil {
