@@ -64,7 +64,7 @@ func (l *Log) openLocked(o opening) error {
 		l.mu.newFiles = true
 		ls.segments = []*segment{s}
 	}
-	if err := l.openEpochs(ls); err != nil {
+	if err := l.openEpochs(ls, o); err != nil {
 		return err
 	}
 	l.point.Store(o.recoveryPoint)
@@ -274,7 +274,7 @@ func (l *Log) createSegment(base int64) (*segment, error) {
 }
 
 // openEpochs reads the epoch chain; a damaged one is made anew from the batches.
-func (l *Log) openEpochs(ls listing) error {
+func (l *Log) openEpochs(ls listing, o opening) error {
 	name := filepath.Join(l.path, epochFile)
 	b, err := readFile(l.dir.fs, name, smallFile)
 	if err != nil {
@@ -293,7 +293,12 @@ func (l *Log) openEpochs(ls listing) error {
 		if chain, err = l.rebuildEpochs(ls); err != nil {
 			return err
 		}
-		l.log.Warn("leader epochs were damaged or missing; made anew from the batches", "epochs", len(chain))
+		if b == nil && (!o.known || o.recoveryPoint <= ls.segments[0].base) {
+			// A replica writes its epochs before its first recovery point, and was killed before.
+			l.log.Debug("leader epochs were not written yet; made from the batches", "epochs", len(chain))
+		} else {
+			l.log.Warn("leader epochs were damaged or missing; made anew from the batches", "epochs", len(chain))
+		}
 	}
 	l.chain.Store(&chain)
 	return nil

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"firn/segment/batch"
@@ -307,6 +309,41 @@ func TestLostEpochFileIsMadeAgain(t *testing.T) {
 		if !slices.Equal(l.Epochs(), want) {
 			t.Errorf("with %q: epochs %v, want %v", bad, l.Epochs(), want)
 		}
+	}
+}
+
+// TestAReplicaKilledBeforeItsFirstCheckpointIsNoDamage: its epochs are only in its
+// batches by then. Where a recovery point says that they were in a file, they are missed.
+func TestAReplicaKilledBeforeItsFirstCheckpointIsNoDamage(t *testing.T) {
+	fsys := vfs.NewMem()
+	c := quiet(fsys)
+	d := openDir(t, c)
+	l := openLog(t, d, Options{SegmentBytes: 1000})
+	b := records(1, 20, testNow)
+	batch.Batch(b).SetLeaderEpoch(4)
+	if _, err := l.AppendReplica(b); err != nil {
+		t.Fatal(err)
+	}
+	reopen := func(fsys *vfs.Mem) (said string) {
+		var b bytes.Buffer
+		c := quiet(fsys)
+		c.Log = slog.New(slog.NewTextHandler(&b, nil))
+		if e := openLog(t, openDir(t, c), Options{SegmentBytes: 1000}).LatestEpoch(); e != 4 {
+			t.Errorf("latest epoch %d", e)
+		}
+		return b.String()
+	}
+	if said := reopen(fsys.CrashClone(vfs.CrashOptions{Keep: 100})); said != "" {
+		t.Errorf("after a kill: %s", said)
+	}
+	if err := d.Close(CleanMark{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := fsys.Remove("/logs/topic-0/" + epochFile); err != nil {
+		t.Fatal(err)
+	}
+	if said := reopen(fsys); !strings.Contains(said, "level=WARN") || !strings.Contains(said, "missing") {
+		t.Errorf("without the file: %q", said)
 	}
 }
 
