@@ -3,6 +3,7 @@ package tiering
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -123,7 +124,29 @@ func parseS3(u *url.URL, q url.Values) (Location, error) {
 	default:
 		return Location{}, fmt.Errorf("client=%s: it is aws or minio", l.Client)
 	}
-	return l, nil
+	return l, checkBucket(l.Bucket)
+}
+
+// checkBucket holds a bucket's name against S3's rules: the stores word their
+// refusals of one as if they could not be reached.
+func checkBucket(name string) error {
+	alnum := func(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+	wrong := ""
+	switch {
+	case len(name) < 3 || len(name) > 63:
+		wrong = "it has 3 to 63 characters"
+	case strings.ContainsFunc(name, func(r rune) bool { return r > 127 || !alnum(byte(r)) && r != '-' && r != '.' }):
+		wrong = "it is made of a-z, 0-9, - and ."
+	case !alnum(name[0]) || !alnum(name[len(name)-1]):
+		wrong = "it begins and ends with a letter or a digit"
+	case strings.Contains(name, ".."):
+		wrong = "it has no two dots in a row"
+	case net.ParseIP(name) != nil:
+		wrong = "it is no IP address; the server goes into endpoint="
+	default:
+		return nil
+	}
+	return fmt.Errorf("%q can't be the name of a bucket: %s", name, wrong)
 }
 
 // params takes parameters off a query and remembers the first that is wrong.

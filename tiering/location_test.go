@@ -2,6 +2,9 @@ package tiering
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,6 +61,15 @@ func TestParseLocationSaysWhatIsWrong(t *testing.T) {
 		"gs://b":                                       "file:// or s3://",
 		"s3://b?%zz":                                   "archive.url",
 		"s3://b?endpoint=http://u:hush@h&client=minio": "only scheme",
+		"s3://My_Bucket":                               "a-z",
+		"s3://Events?endpoint=http://h":                "a-z",
+		"s3://b\u00fccher":                             "a-z",
+		"s3://ab":                                      "3 to 63",
+		"s3://" + strings.Repeat("a", 64):              "3 to 63",
+		"s3://-abc":                                    "begins and ends",
+		"s3://abc.":                                    "begins and ends",
+		"s3://a..b":                                    "two dots",
+		"s3://192.168.0.1/p":                           "endpoint=",
 	} {
 		_, err := ParseLocation(url)
 		if err == nil || !strings.Contains(err.Error(), say) {
@@ -114,6 +126,28 @@ func TestOpenStoreOfAnUnreachableBucket(t *testing.T) {
 		_, err = s.GetRange(t.Context(), "k", 0, -1)
 		if err == nil || errors.Is(err, objstore.ErrNotFound) || errors.Is(err, objstore.ErrDenied) {
 			t.Errorf("%s: GetRange = %v, want an outage", client, err)
+		}
+	}
+}
+
+// A store that answers, and gives no bucket of this name, is not one that is away.
+func TestOpenStoreOfABucketThatIsRefused(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "k")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		if r.Method == http.MethodHead {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, "<Error><Code>InvalidBucketName</Code><Message>said the test</Message></Error>")
+	}))
+	defer srv.Close()
+	for _, client := range []string{"aws", "minio"} {
+		_, err := OpenStore(t.Context(), "s3://xn--bucket?create=true&endpoint="+srv.URL+"&client="+client, OpenOptions{AllowUnreachable: true})
+		if err == nil || !strings.Contains(err.Error(), "refuses the bucket's name xn--bucket") {
+			t.Errorf("%s: %v", client, err)
 		}
 	}
 }

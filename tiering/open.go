@@ -51,6 +51,8 @@ func OpenStore(ctx context.Context, rawURL string, o OpenOptions) (objstore.Stor
 		return s, nil
 	case errors.Is(err, objstore.ErrNoBucket):
 		return nil, fmt.Errorf("archive.url: the bucket %s does not exist: make it, or add create=true to the URL", l.Bucket)
+	case errors.Is(err, objstore.ErrBucketName):
+		return nil, fmt.Errorf("archive.url: %s refuses the bucket's name %s, or it is another's: choose another: %w", l.where(), l.Bucket, err)
 	case errors.Is(err, objstore.ErrDenied):
 		return nil, fmt.Errorf("archive.url: the credentials may not use the bucket %s (s3:ListBucket on it; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile): %w", l.Bucket, err)
 	case o.AllowUnreachable:

@@ -17,6 +17,9 @@ import (
 // ours is lost by a wrong URL.
 var ErrNoBucket = errors.New("objstore: no such bucket")
 
+// ErrBucketName: the store gives nobody, or not us, a bucket of this name.
+var ErrBucketName = errors.New("objstore: the bucket's name is refused or taken")
+
 // ErrConflict: another conditional write of the key was under way, and this one
 // was not made.
 var ErrConflict = errors.New("objstore: conflicting write under way")
@@ -28,6 +31,8 @@ func S3Meaning(status int, code string) error {
 	switch code {
 	case "NoSuchBucket":
 		return ErrNoBucket
+	case "InvalidBucketName", "BucketAlreadyExists":
+		return ErrBucketName
 	case "NoSuchKey", "NoSuchVersion":
 		return ErrNotFound
 	case "InvalidRange":

@@ -70,6 +70,8 @@ func TestS3Meaning(t *testing.T) {
 		{404, "NoSuchKey", ErrNotFound},
 		{404, "", ErrNotFound},
 		{404, "NoSuchBucket", ErrNoBucket},
+		{400, "InvalidBucketName", ErrBucketName},
+		{409, "BucketAlreadyExists", ErrBucketName},
 		{404, "NoSuchUpload", nil},
 		{412, "", ErrExists},
 		{409, "ConditionalRequestConflict", ErrConflict},
