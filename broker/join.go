@@ -202,13 +202,16 @@ func (b *Broker) register(ctx context.Context, started bool) error {
 // admit registers. Where another storage is registered under our id, that may be
 // a broker that has just died: it is waited for as long as its session can last (B1).
 func (b *Broker) admit(ctx context.Context, in meta.Incarnation) (meta.Registration, error) {
-	last := time.Now().Add(b.sessionTimeout() + longestTick)
-	for {
+	wait := b.sessionTimeout() + longestTick
+	last := time.Now().Add(wait)
+	for told := false; ; told = true {
 		r, err := meta.Register(ctx, b.cfg.Meta, in)
 		if !errors.Is(err, meta.ErrDuplicateBroker) || b.lease == nil || time.Now().After(last) {
 			return r, err
 		}
-		b.log.Warn("another broker is registered under this broker's id; waiting for the end of its session", "err", err)
+		if !told {
+			b.log.Warn("another broker is registered under this broker's id; if it has died, its session ends soon, else this one stops", "err", err, "waits", wait)
+		}
 		if !sleep(ctx, time.Second) {
 			return r, err
 		}

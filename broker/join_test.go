@@ -1,11 +1,18 @@
 package broker
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"firn/replication"
+	"firn/replication/meta"
 	"firn/segment/vfs"
 )
 
@@ -97,6 +104,41 @@ func TestALogWhoseTopicWasDeletedGoesAtTheNextStart(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(logs, "t-0")); !os.IsNotExist(err) {
 		t.Errorf("the log is there: %v", err)
 	}
+}
+
+// Of two brokers with one id the second waits as long as the first may be dead, says so
+// once, and gives up.
+func TestTheSecondBrokerOfAnIDSaysSoOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := meta.NewMemory()
+		first, second := tree.Client(), tree.Client()
+		second.Timeout = 18 * time.Second
+		if err := meta.Init(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		in := func(disk string) meta.Incarnation {
+			return meta.Incarnation{
+				Broker: meta.Broker{ID: 1, StorageID: disk, Endpoints: []meta.Endpoint{{Listener: "L", Protocol: "PLAINTEXT", Host: "h", Port: 9092}}},
+				Intend: func(int64) error { return nil },
+			}
+		}
+		if _, err := meta.Register(t.Context(), first, in("a")); err != nil {
+			t.Fatal(err)
+		}
+		var said bytes.Buffer
+		b := &Broker{cfg: Config{NodeID: 1, Meta: second}, log: slog.New(slog.NewTextHandler(&said, nil)), lease: replication.NewLease()}
+		began := time.Now()
+		_, err := b.admit(t.Context(), in("b"))
+		if !errors.Is(err, meta.ErrDuplicateBroker) || !strings.Contains(err.Error(), "h:9092") {
+			t.Errorf("admitted: %v", err)
+		}
+		if d := time.Since(began); d < second.Timeout {
+			t.Errorf("gave up after %v", d)
+		}
+		if n := strings.Count(said.String(), "\n"); n != 1 {
+			t.Errorf("%d lines: %s", n, said.String())
+		}
+	})
 }
 
 func TestBrokerEpochsAreRemembered(t *testing.T) {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"strings"
 )
 
 // Incarnation is a start of a broker: what its registration rests on.
@@ -63,6 +66,15 @@ func Register(ctx context.Context, s Store, in Incarnation) (Registration, error
 	return Registration{}, fmt.Errorf("meta: registering broker %d: %w", in.Broker.ID, err)
 }
 
+// places are endpoints for people.
+func places(es []Endpoint) string {
+	var at []string
+	for _, e := range es {
+		at = append(at, net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))))
+	}
+	return strings.Join(at, ", ")
+}
+
 // register reads what there is and makes the next registration of it.
 func register(ctx context.Context, s Store, in Incarnation) (Registration, Write, error) {
 	id := in.Broker.ID
@@ -89,7 +101,7 @@ func register(ctx context.Context, s Store, in Incarnation) (Registration, Write
 			return Registration{}, Write{}, err
 		}
 		if b.StorageID != in.Broker.StorageID {
-			return Registration{}, Write{}, fmt.Errorf("%w: broker %d", ErrDuplicateBroker, id)
+			return Registration{}, Write{}, fmt.Errorf("%w: broker %d, at %s, with another log directory. Give each broker a broker.id of its own", ErrDuplicateBroker, id, places(b.Endpoints))
 		}
 		w.Ops = append(w.Ops, Op{Kind: Delete, Path: BrokerPath(id), Version: old.Version})
 	case !errors.Is(err, ErrNotFound):
