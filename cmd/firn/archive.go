@@ -270,19 +270,22 @@ func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02
 func archivePending(g *global) *cobra.Command {
 	var adminURL, brokers string
 	c := &cobra.Command{
-		Use:   "pending",
+		Use:   "pending [TOPIC[:PARTITION]]",
 		Short: "What is not archived yet, and why",
 		Long: `Asks each running broker, by its admin listener, how far the archive of the partitions
 that it leads is. Where the admin listeners are, the broker at -b tells; --admin names one
 broker's instead, which then tells of all the partitions that it hosts.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
 			var ps []console.ArchivePartition
 			var unknown, err error
 			if adminURL == "" {
 				ps, unknown, err = pendingAnywhere(c.Context(), brokers)
 			} else {
 				ps, err = pendingPartitions(c.Context(), adminURL)
+			}
+			if err == nil && len(args) == 1 {
+				ps, err = pendingOf(ps, args[0], unknown)
 			}
 			if err != nil {
 				return err
@@ -311,6 +314,22 @@ broker's instead, which then tells of all the partitions that it hosts.`,
 	brokersFlag(c, &brokers)
 	c.Flags().StringVar(&adminURL, "admin", "", "the broker's admin listener, host:port")
 	return c
+}
+
+// pendingOf are those of ps that arg, TOPIC or TOPIC:PARTITION, names. None is an
+// error, unless what is unknown may be the reason.
+func pendingOf(ps []console.ArchivePartition, arg string, unknown error) ([]console.ArchivePartition, error) {
+	topic, nums, err := splitPartition(arg)
+	if err != nil {
+		return nil, err
+	}
+	ps = slices.DeleteFunc(ps, func(p console.ArchivePartition) bool {
+		return p.Topic != topic || nums != nil && p.Partition != nums[0]
+	})
+	if len(ps) == 0 && unknown == nil {
+		return nil, fmt.Errorf("no broker leads %s with an archive (`firn topic list`)", arg)
+	}
+	return ps, nil
 }
 
 // pendingAnywhere asks the broker that is alone, or each of a cluster for what it

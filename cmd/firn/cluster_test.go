@@ -91,6 +91,19 @@ func TestPendingOfEachLeader(t *testing.T) {
 	}
 }
 
+func TestPendingOfATopic(t *testing.T) {
+	all := []console.ArchivePartition{{Topic: "t"}, {Topic: "t", Partition: 1}, {Topic: "u"}}
+	for arg, want := range map[string]int{"t": 2, "t:1": 1, "u": 1, "v": 0, "t:2": 0, "t:x": 0} {
+		ps, err := pendingOf(slices.Clone(all), arg, nil)
+		if len(ps) != want || (err == nil) != (want > 0) {
+			t.Errorf("%s: %+v, %v", arg, ps, err)
+		}
+	}
+	if _, err := pendingOf(nil, "t", errors.New("no answer")); err != nil {
+		t.Errorf("some are unknown: %v", err)
+	}
+}
+
 func TestDrainEmptiesABroker(t *testing.T) {
 	var parts []kadm.PartitionDetail
 	for p := range int32(12) {
