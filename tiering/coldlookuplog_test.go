@@ -12,9 +12,7 @@ import (
 func TestLookupsByTimeSpanArchiveAndDisk(t *testing.T) {
 	for seed := range uint64(4) {
 		rng := testRNG(300 + seed)
-		w := newWorld(t)
-		b := w.start(newDisk(), w.defaults())
-		b.lead(1)
+		w, b := leading(t)
 		for range 12 {
 			for range 1 + rng.IntN(4) {
 				// Timestamps go back at times, by more than a segment holds.

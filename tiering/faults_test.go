@@ -14,7 +14,6 @@ import (
 
 	"firn/segment"
 	"firn/segment/batch"
-	"firn/segment/vfs"
 	"firn/tiering/objstore"
 )
 
@@ -115,9 +114,7 @@ func TestEveryStoreFaultIsSurvived(t *testing.T) {
 		"after":  func() objstore.Fault { return objstore.Fault{After: fault} },
 	} {
 		for n := 0; ; n++ {
-			w := newWorld(t)
-			b := w.start(newDisk(), w.defaults())
-			b.lead(1)
+			_, b := leading(t)
 			var ops []string
 			put := map[string]bool{}
 			b.onStore(func(op objstore.Op) objstore.Fault {
@@ -174,9 +171,7 @@ func TestEveryPointerFaultIsSurvived(t *testing.T) {
 	fault := errors.New("injected")
 	for _, name := range []string{"no effect", "effect", "late effect"} {
 		for n := 0; ; n++ {
-			w := newWorld(t)
-			b := w.start(newDisk(), w.defaults())
-			b.lead(1)
+			_, b := leading(t)
 			calls := 0
 			var late func() (Pointer, error)
 			b.pointers.swap = func(do func() (Pointer, error)) (Pointer, error) {
@@ -249,10 +244,7 @@ func TestCrashAtEveryFailpoint(t *testing.T) {
 	for _, name := range failpoints(t) {
 		hits := 0
 		for nth := 1; ; nth++ {
-			w := newWorld(t)
-			d := newDisk()
-			b := w.start(d, w.defaults())
-			b.lead(1)
+			w, b := leading(t)
 			seen := 0
 			b.failpoint = func(at string) error {
 				if at == name {
@@ -271,7 +263,7 @@ func TestCrashAtEveryFailpoint(t *testing.T) {
 			}
 			hits++
 			b.crash()
-			again := &disk{fs: d.fs.(*vfs.Mem).CrashClone(vfs.CrashOptions{Keep: 100})}
+			again := b.disk.clone()
 			b = w.start(again, w.defaults())
 			b.lead(2)
 			b.verify()

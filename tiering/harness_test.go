@@ -59,11 +59,17 @@ type disk struct {
 
 func newDisk() *disk { return &disk{fs: vfs.NewMem()} }
 
+// clone is a copy of a disk in memory as it is now.
+func (d *disk) clone() *disk {
+	return &disk{fs: d.fs.(*vfs.Mem).CrashClone(vfs.CrashOptions{Keep: 100})}
+}
+
 var errCrashed = errors.New("crashed")
 
 // broker is a running broker's share: the log of one partition.
 type broker struct {
 	w       *world
+	disk    *disk
 	dir     *segment.Dir
 	archive *Archive
 	log     *Log
@@ -99,7 +105,7 @@ func (w *world) start(d *disk, o openOptions) *broker {
 }
 
 func (w *world) tryStart(d *disk, o openOptions) (*broker, error) {
-	b := &broker{w: w}
+	b := &broker{w: w, disk: d}
 	hook := func(op objstore.Op) objstore.Fault {
 		if op.Kind == objstore.OpGet {
 			w.gets.Add(1)
@@ -143,6 +149,15 @@ func (w *world) tryStart(d *disk, o openOptions) (*broker, error) {
 	b.log, err = b.archive.Open(w.t.Context(), local, PartitionConfig{Partition: testPart, Policy: o.policy, FS: fs, Dir: "/data/" + tp.String()})
 	w.t.Cleanup(b.stop)
 	return b, err
+}
+
+// leading is a new world and a broker of it that leads in epoch 1.
+func leading(t *testing.T) (*world, *broker) {
+	t.Helper()
+	w := newWorld(t)
+	b := w.start(newDisk(), w.defaults())
+	b.lead(1)
+	return w, b
 }
 
 // onStore puts a hook before the calls of the store, one at a time; it must not
@@ -215,6 +230,15 @@ func (b *broker) settle() {
 			return
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+func (b *broker) mustSteps(n int) {
+	b.w.t.Helper()
+	for range n {
+		if _, err := b.log.Step(b.w.t.Context(), b.w.now()); err != nil {
+			b.w.t.Fatal(err)
+		}
 	}
 }
 

@@ -190,9 +190,7 @@ func TestRetentionBySizeCountsEachSegmentOnce(t *testing.T) {
 
 // TestDeleteRecordsPastTheArchivedEndTakesItAlong is T8's first sentence.
 func TestDeleteRecordsPastTheArchivedEndTakesItAlong(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	b.append(60)
@@ -223,9 +221,7 @@ func TestDeleteRecordsPastTheArchivedEndTakesItAlong(t *testing.T) {
 // and past it.
 func TestLogStartMovesDuringAnUpload(t *testing.T) {
 	for _, past := range []bool{false, true} {
-		w := newWorld(t)
-		b := w.start(newDisk(), w.defaults())
-		b.lead(1)
+		w, b := leading(t)
 		b.append(30)
 		b.mustUpload()
 		b.append(120)
@@ -252,9 +248,7 @@ func TestLogStartMovesDuringAnUpload(t *testing.T) {
 
 // TestGraceCountsFromWhenTheLogStartMoved, each time that it does.
 func TestGraceCountsFromWhenTheLogStartMoved(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(200)
 	b.mustUpload()
 	move := func(to int64) {
@@ -286,9 +280,7 @@ func TestGraceCountsFromWhenTheLogStartMoved(t *testing.T) {
 }
 
 func TestDeleteRecordsNeedsTheStoreOnlyForWhatIsArchived(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	w.away(true)
 	if err := b.log.SetLogStart(t.Context(), 10); err != nil {
@@ -303,9 +295,7 @@ func TestDeleteRecordsNeedsTheStoreOnlyForWhatIsArchived(t *testing.T) {
 }
 
 func TestDeleteOnDisable(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(150)
 	b.mustUpload()
 	b.mustEvict()
@@ -393,9 +383,7 @@ func TestFollowerEvictsByThePointerAlone(t *testing.T) {
 
 // TestRetainedByPolicyIsAStateNotALoop: an object lock answers 403.
 func TestRetainedByPolicyIsToldAndNothingIsDropped(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	if err := b.log.SetLogStart(t.Context(), 60); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"firn/segment"
 	"firn/segment/batch"
-	"firn/segment/vfs"
 )
 
 // copyTo brings b's log to another broker as a follower would: all batches from
@@ -90,11 +89,7 @@ func TestZombieWithoutNewUploadsIsFenced(t *testing.T) {
 	a.copyTo(b)
 	b.lead(2)
 	a.settle()
-	for range 20 {
-		if _, err := a.log.Step(t.Context(), w.now()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	a.mustSteps(20)
 	if o := b.log.Offsets(); o.ArchivedEnd != -1 {
 		t.Fatalf("the zombie's write landed: %+v", o)
 	}
@@ -115,15 +110,9 @@ func TestBordersMayDifferBetweenReplicas(t *testing.T) {
 		leader.append(37)
 		leader.copyTo(follower)
 		leader.settle()
-		for range 2 {
-			if _, err := leader.log.Step(t.Context(), w.now()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		leader.mustSteps(2)
 		w.advance(publishAfter)
-		if _, err := leader.log.Step(t.Context(), w.now()); err != nil {
-			t.Fatal(err)
-		}
+		leader.mustSteps(1)
 		leader.log.StopLeading()
 	}
 	w.checkArchived(250)
@@ -156,17 +145,14 @@ func (w *world) entries() []Entry {
 
 // TestLogBehindTheArchiveStartsAgain is D25: the disk has lost what the archive has.
 func TestLogBehindTheArchiveStartsAgain(t *testing.T) {
-	w := newWorld(t)
-	d := newDisk()
-	b := w.start(d, w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(30)
-	old := d.fs.(*vfs.Mem).CrashClone(vfs.CrashOptions{Keep: 100}) // an older copy of the directory
+	old := b.disk.clone() // an older copy of the directory
 	b.append(170)
 	b.mustUpload()
 	end := b.log.Offsets().ArchivedEnd
 	b.crash()
-	for i, disk := range []*disk{{fs: old}, newDisk()} {
+	for i, disk := range []*disk{old, newDisk()} {
 		name, epoch := []string{"older copy", "wiped"}[i], int32(2+i)
 		b = w.start(disk, w.defaults())
 		if o := b.log.Offsets(); o.LocalStart != end || o.End != end || o.HighWatermark != end || o.LogStart != 0 {
@@ -198,15 +184,12 @@ func (w *world) pointer() Pointer {
 // TestLeadingWaitsForTheStoreOnlyToStartAgain: with the store away a log that is
 // behind opens, but does not lead; one that is not behind does.
 func TestLeadingWaitsForTheStoreOnlyToStartAgain(t *testing.T) {
-	w := newWorld(t)
-	d := newDisk()
-	b := w.start(d, w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	b.crash()
 	w.away(true)
-	whole := w.start(&disk{fs: d.fs.(*vfs.Mem).CrashClone(vfs.CrashOptions{Keep: 100})}, w.defaults())
+	whole := w.start(b.disk.clone(), w.defaults())
 	whole.lead(2)
 	whole.crash()
 	b = w.start(newDisk(), w.defaults())
@@ -269,9 +252,7 @@ func TestOtherHistoryIsNotDiscardedByItself(t *testing.T) {
 
 // TestProducersSurviveAStartFromTheArchive is D14.
 func TestProducersSurviveAStartFromTheArchive(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	send := func(b *broker, seq int32) (segment.Appended, error) {
 		bb := batch.NewBuilder(batch.Spec{Producer: &batch.Producer{ID: 9, Sequence: seq}})
 		bb.Add(1, nil, []byte(strings.Repeat("x", 100)))
@@ -307,10 +288,7 @@ func TestProducersSurviveAStartFromTheArchive(t *testing.T) {
 
 // TestOlderPointerIsRefused is Z1.
 func TestOlderPointerIsRefused(t *testing.T) {
-	w := newWorld(t)
-	d := newDisk()
-	b := w.start(d, w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	backup := w.pointer()
@@ -323,18 +301,14 @@ func TestOlderPointerIsRefused(t *testing.T) {
 		t.Fatalf("evicted by an older pointer: %v", err)
 	}
 	b.crash()
-	d = &disk{fs: d.fs.(*vfs.Mem).CrashClone(vfs.CrashOptions{Keep: 100})}
-	if _, err := w.tryStart(d, w.defaults()); !errors.Is(err, ErrRolledBack) {
+	if _, err := w.tryStart(b.disk.clone(), w.defaults()); !errors.Is(err, ErrRolledBack) {
 		t.Fatalf("opened on a metadata store that was rolled back: %v", err)
 	}
 }
 
 // TestLostLogStartNoteIsNotAMovedLogStart is D8.
 func TestLostLogStartNoteIsNotAMovedLogStart(t *testing.T) {
-	w := newWorld(t)
-	d := newDisk()
-	b := w.start(d, w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(200)
 	b.mustUpload()
 	if err := b.log.SetLogStart(t.Context(), 30); err != nil {
@@ -342,10 +316,10 @@ func TestLostLogStartNoteIsNotAMovedLogStart(t *testing.T) {
 	}
 	b.mustEvict()
 	b.stop()
-	if err := d.fs.Remove("/data/log-start-offset-checkpoint"); err != nil {
+	if err := b.disk.fs.Remove("/data/log-start-offset-checkpoint"); err != nil {
 		t.Fatal(err)
 	}
-	b = w.start(d, w.defaults())
+	b = w.start(b.disk, w.defaults())
 	if o := b.log.Offsets(); o.LogStart != 30 || o.LocalStart < 100 {
 		t.Fatalf("opened at %+v, want a log start of 30", o)
 	}
@@ -372,9 +346,7 @@ var errAway = errors.New("connection refused")
 // TestStoppedLeaderDoesNotMoveThePointer: whatever was under way, and although
 // the metadata store would let it.
 func TestStoppedLeaderDoesNotMoveThePointer(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.failpoint = func(name string) error {
 		if name == "tiering.pointer.before" {
@@ -394,9 +366,7 @@ func TestStoppedLeaderDoesNotMoveThePointer(t *testing.T) {
 // that is still on its way when the old pointer is read back, must fail; what it
 // names has been removed.
 func TestReadBackProvesNothing(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	b.append(100)
@@ -427,9 +397,7 @@ func TestReadBackProvesNothing(t *testing.T) {
 // TestSameEpochAgainSettlesWhatTheFirstLeft: within a process a broker may stop
 // leading and lead again in one epoch; the fence does not tell the two apart.
 func TestSameEpochAgainSettlesWhatTheFirstLeft(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	b.append(100)

@@ -35,9 +35,7 @@ func (b *broker) read(from int64, until segment.Until) int64 {
 // TestReadingIsTheSameWhereverTheDataIs reads every offset of a log of which
 // most is archived only, part is archived and local, part is local.
 func TestReadingIsTheSameWhereverTheDataIs(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(150)
 	b.mustUpload()
 	b.mustEvict()

@@ -60,15 +60,12 @@ func (b *broker) sealed(offset int64) segment.SealedSegment {
 // TestDamageThatTheUploadMeets quarantines the log at once (S5): it is neither
 // archived nor tried again. Then somebody accepts the loss.
 func TestDamageThatTheUploadMeets(t *testing.T) {
-	w := newWorld(t)
-	d := newDisk()
-	b := w.start(d, w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(150)
 	b.settle()
 	s := b.sealed(60)
 	bad := s.Base + 2
-	name := d.flip(t, s.Base, bad)
+	name := b.disk.flip(t, s.Base, bad)
 	err := b.upload()
 	found := (*segment.Damage)(nil)
 	if !errors.Is(err, segment.ErrQuarantined) || !errors.As(b.log.Err(), &found) || found.File != name || found.From != s.Base {
@@ -99,22 +96,15 @@ func TestDamageThatTheUploadMeets(t *testing.T) {
 
 // TestALossForgetsWhatWasUploadedOfIt: the same epoch doesn't publish it later.
 func TestALossForgetsWhatWasUploadedOfIt(t *testing.T) {
-	w := newWorld(t)
-	d := newDisk()
-	b := w.start(d, w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(150)
 	b.settle()
-	for range 3 {
-		if _, err := b.log.Step(t.Context(), w.now()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b.mustSteps(3)
 	if n, _ := b.log.lead.Load().waiting(); n < 2 {
 		t.Fatalf("%d uploaded", n)
 	}
 	s := b.sealed(b.sealed(0).End)
-	d.flip(t, s.Base, s.Base)
+	b.disk.flip(t, s.Base, s.Base)
 	b.log.StopLeading()
 	if err := b.log.Local().Quarantine(open(t, b, s.Base), 0, errors.New("met")); err == nil {
 		t.Fatal("no quarantine")
@@ -144,16 +134,13 @@ func open(t *testing.T, b *broker, base int64) *segment.SealedFile {
 // TestRepairAtRunTime: what a reader finds damaged is dropped if it is
 // archived, and nothing else is.
 func TestRepairAtRunTime(t *testing.T) {
-	w := newWorld(t)
-	d := newDisk()
-	b := w.start(d, w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	archived := b.log.Offsets().ArchivedEnd
 	s := b.sealed(0)
 	b.append(100)
-	d.flip(t, s.Base, s.Base)
+	b.disk.flip(t, s.Base, s.Base)
 	if err := b.log.Local().Quarantine(open(t, b, s.Base), 0, errors.New("met")); err == nil {
 		t.Fatal("no quarantine")
 	}
@@ -179,10 +166,7 @@ func TestRepairAtRunTime(t *testing.T) {
 // though the damage lies before them and ends recovery.
 func TestRecoveryThatMeetsArchivedDamage(t *testing.T) {
 	for _, away := range []bool{false, true} {
-		w := newWorld(t)
-		d := newDisk()
-		b := w.start(d, w.defaults())
-		b.lead(1)
+		w, b := leading(t)
 		b.append(50)
 		if err := errors.Join(b.log.Local().Flush(), b.dir.Checkpoint()); err != nil {
 			t.Fatal(err)
@@ -196,9 +180,9 @@ func TestRecoveryThatMeetsArchivedDamage(t *testing.T) {
 			t.Fatalf("archived to %d, recovery point in the segment at %d", archived, holds)
 		}
 		b.crash()
-		d.flip(t, holds, 49)
+		b.disk.flip(t, holds, 49)
 		w.outage.Store(away)
-		b = w.start(d, w.defaults())
+		b = w.start(b.disk, w.defaults())
 		if away {
 			w.pointers.Elect(testPart, 2)
 			if err := b.log.Lead(t.Context(), 2); !errors.Is(err, ErrUnavailable) || !errors.Is(b.log.Err(), segment.ErrQuarantined) {

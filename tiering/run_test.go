@@ -219,9 +219,7 @@ func (s *silent) Silence() time.Duration { return s.owed }
 // TestStoreThatHangsIsTheReason: long before a request gives up, and only where
 // one is under way.
 func TestStoreThatHangsIsTheReason(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	s := &silent{Store: b.archive.store, owed: silentAfter - 1}

@@ -14,9 +14,7 @@ import (
 // TestFirstByteOfManySegments: a fresh process with ten thousand archived
 // segments in one partition reads its first byte after a handful of GETs.
 func TestFirstByteOfManySegments(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(60)
 	if err := b.log.Local().Roll(w.now()); err != nil {
 		t.Fatal(err)

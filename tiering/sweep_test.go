@@ -103,9 +103,7 @@ func TestSweepAbortsUploadsOfTheDead(t *testing.T) {
 
 func TestSweepSeesWhatIsPublishedMeanwhile(t *testing.T) {
 	for _, during := range []objstore.OpKind{objstore.OpList, objstore.OpGet} {
-		w := newWorld(t)
-		b := w.start(newDisk(), w.defaults())
-		b.lead(1)
+		w, b := leading(t)
 		b.append(150)
 		b.mustUpload()
 		b.append(150)
@@ -130,13 +128,10 @@ func TestSweepSeesWhatIsPublishedMeanwhile(t *testing.T) {
 }
 
 func TestUnreadablePageStopsTheSweep(t *testing.T) {
-	w := newWorld(t)
-	d := newDisk()
-	b := w.start(d, w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.manySegments(2*PageEntries + 1)
 	b.stop()
-	b = w.start(d, w.defaults()) // with no page in memory
+	b = w.start(b.disk, w.defaults()) // with no page in memory
 	b.lead(2)
 	orphan := Key{Kind: KindLog, Partition: testPart, Epoch: 1, ID: 5}.String()
 	if err := w.bucket.Create(t.Context(), orphan, []byte("x")); err != nil {
@@ -168,9 +163,7 @@ func TestUnreadablePageStopsTheSweep(t *testing.T) {
 
 // TestOwnerThatWasDisplacedTouchesNothing: another took the prefix over.
 func TestOwnerThatWasDisplacedTouchesNothing(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	if err := b.log.SetLogStart(t.Context(), 60); err != nil {
@@ -209,9 +202,7 @@ func TestOwnerThatWasDisplacedTouchesNothing(t *testing.T) {
 
 // TestPurgeLeavesNothingOfTheTopicAndAllOfOthers is D22.
 func TestPurgeLeavesNothingOfTheTopicAndAllOfOthers(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(300)
 	b.mustUpload()
 	b.append(100)
@@ -225,16 +216,10 @@ func TestPurgeLeavesNothingOfTheTopicAndAllOfOthers(t *testing.T) {
 	// The deletion's first write fences what is under way.
 	w.pointers.DeleteTopic(testPart.ID)
 	b.settle()
-	for range 5 {
-		if _, err := b.log.Step(t.Context(), w.now()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b.mustSteps(5)
 	if b.log.lead.Load() != nil {
 		w.advance(time.Hour)
-		if _, err := b.log.Step(t.Context(), w.now()); err != nil {
-			t.Fatal(err)
-		}
+		b.mustSteps(1)
 	}
 	if b.log.lead.Load() != nil {
 		t.Fatal("an upload for a deleted topic passed the fence")

@@ -14,9 +14,7 @@ import (
 )
 
 func TestSealedSegmentsGoUpAndLeaveTheDisk(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(200)
 	b.mustUpload()
 	o := b.log.Offsets()
@@ -40,9 +38,7 @@ func TestSealedSegmentsGoUpAndLeaveTheDisk(t *testing.T) {
 }
 
 func TestOneManifestCarriesManySegments(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	_, b := leading(t)
 	b.append(400)
 	puts := map[Kind]int{}
 	b.onStore(func(op objstore.Op) objstore.Fault {
@@ -59,9 +55,7 @@ func TestOneManifestCarriesManySegments(t *testing.T) {
 
 // TestOnlyWhatIsCommittedGoesUp is T1.
 func TestOnlyWhatIsCommittedGoesUp(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	for range 100 {
 		b.appendOnly(1)
 	}
@@ -129,9 +123,7 @@ func TestOnlyWhatIsDurableGoesUp(t *testing.T) {
 	}
 	for range 2 { // what it would upload first, it would name next
 		w.advance(publishAfter)
-		if _, err := b.log.Step(t.Context(), w.now()); err != nil {
-			t.Fatal(err)
-		}
+		b.mustSteps(1)
 	}
 	if got := w.orphans(); len(got) > 0 || w.pointer().Exists() {
 		t.Fatalf("what no disk has durably went up: %v, archived end %d", got, b.log.Offsets().ArchivedEnd)
@@ -264,9 +256,7 @@ func TestArchiveSwitchedOnLaterTakesWhatIsThere(t *testing.T) {
 }
 
 func TestFailureIsTheReasonAndBacksOff(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	w, b := leading(t)
 	b.append(100)
 	b.settle()
 	b.onStore(func(op objstore.Op) objstore.Fault {
@@ -299,9 +289,7 @@ func TestFailureIsTheReasonAndBacksOff(t *testing.T) {
 }
 
 func TestDamagedSegmentDoesNotGoUp(t *testing.T) {
-	w := newWorld(t)
-	b := w.start(newDisk(), w.defaults())
-	b.lead(1)
+	_, b := leading(t)
 	b.append(100)
 	b.settle()
 	sealed, err := b.log.Local().Sealed(0)
