@@ -166,7 +166,11 @@ func (f *Firn) Metadata(ctx context.Context, topics ...string) (*kmsg.MetadataRe
 }
 
 // Pause stops the process where it is (SIGSTOP); Resume has it go on.
-func (f *Firn) Pause() { f.send(syscall.SIGSTOP) }
+func (f *Firn) Pause() {
+	if f.cmd != nil && f.cmd.Process != nil {
+		_ = zktest.Stop(f.cmd.Process) // it may have ended
+	}
+}
 
 // Resume ends a Pause.
 func (f *Firn) Resume() { f.send(syscall.SIGCONT) }

@@ -131,7 +131,7 @@ func (n *Node) Kill() {
 // Pause stops the process: the kernel still takes connections for it.
 func (n *Node) Pause() {
 	n.t.Helper()
-	n.check(n.cmd.Process.Signal(syscall.SIGSTOP))
+	n.check(Stop(n.cmd.Process))
 	n.paused = true
 }
 
