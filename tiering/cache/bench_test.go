@@ -15,7 +15,7 @@ func BenchmarkScan(b *testing.B) {
 	objs := s.fill(b, 8, 64)
 	for _, delay := range []time.Duration{0, 30 * time.Millisecond} {
 		b.Run(fmt.Sprintf("delay=%v", delay), func(b *testing.B) {
-			s.fault = func(objstore.Op) objstore.Fault { return objstore.Fault{Delay: delay} }
+			s.fault = always(objstore.Fault{Delay: delay})
 			b.SetBytes(512 << 20)
 			b.ReportAllocs()
 			s.gets.Store(0)

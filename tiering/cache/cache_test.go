@@ -43,6 +43,25 @@ func newShelf() *shelf {
 	return s
 }
 
+func always(f objstore.Fault) func(objstore.Op) objstore.Fault {
+	return func(objstore.Op) objstore.Fault { return f }
+}
+
+// sometimes makes three of n operations fail, each in another way.
+func sometimes(n int) func(objstore.Op) objstore.Fault {
+	return func(op objstore.Op) objstore.Fault {
+		switch rand.N(n) {
+		case 0:
+			return objstore.Fault{Before: errors.New("500")}
+		case 1:
+			return objstore.Fault{Cut: errors.New("reset"), CutAt: rand.Int64N(op.N)}
+		case 2:
+			return objstore.Fault{Corrupt: func(off int64, b []byte) { b[rand.N(len(b))] ^= 4 }}
+		}
+		return objstore.Fault{}
+	}
+}
+
 // put stores an object of n bytes, of which no block equals another.
 func (s *shelf) put(t testing.TB, key string, n int) *Object {
 	t.Helper()
@@ -89,8 +108,13 @@ func open(t testing.TB, cfg Config) *Cache {
 // read is one step of a reader: it waits for block i and checks it.
 func (s *shelf) read(st *Stream, o *Object, i int) error {
 	st.At(o, i, 1)
+	return s.part(st, o, i, 0, o.blockLen(i))
+}
+
+// part waits for a part of a block and checks it.
+func (s *shelf) part(st *Stream, o *Object, i, from, to int) error {
 	for {
-		b, wait, err := st.Get(o, i, true)
+		b, wait, err := st.Part(o, i, from, to, true)
 		if err != nil {
 			return err
 		}
@@ -99,7 +123,7 @@ func (s *shelf) read(st *Stream, o *Object, i int) error {
 			continue
 		}
 		defer b.Release()
-		if got, err := content(b, 0, b.Len()); err != nil || !bytes.Equal(got, s.block(o, i)) {
+		if got, err := content(b, from, to); err != nil || !bytes.Equal(got, s.block(o, i)[from:to]) {
 			return fmt.Errorf("block %d of %s has other bytes, or fails with %v", i, o.Key, err)
 		}
 		return nil
@@ -137,6 +161,38 @@ func (s *shelf) fill(t testing.TB, n, mib int) (objs []*Object) {
 		objs = append(objs, s.put(t, fmt.Sprintf("o%02d.log", k), mib<<20-77))
 	}
 	return objs
+}
+
+// fetch brings block i of o and checks it.
+func (s *shelf) fetch(t testing.TB, c *Cache, o *Object, i int) *Block {
+	t.Helper()
+	b, err := c.Fetch(t.Context(), o, i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b.Bytes(), s.block(o, i)) {
+		t.Fatalf("block %d of %s has other bytes", i, o.Key)
+	}
+	return b
+}
+
+// checkAccounts checks that memory, slots and queue of a closed cache are what
+// its blocks account for.
+func (c *Cache) checkAccounts(t testing.TB) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := int64(0)
+	for _, o := range c.mu.objects {
+		for _, e := range o.blocks {
+			if e.state == ready {
+				held += bufferSize(e.blk.n)
+			}
+		}
+	}
+	if c.mu.used != held || c.mu.gets != 0 || len(c.mu.waiting) != 0 {
+		t.Errorf("%d bytes in use, %d held; %d slots taken; %d waiting", c.mu.used, held, c.mu.gets, len(c.mu.waiting))
+	}
 }
 
 func TestScanTakesFewGetsPerObject(t *testing.T) {
@@ -240,7 +296,7 @@ func TestDownloadOutlivesWhoAskedForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
 		o := s.put(t, "o", 2<<20)
-		s.fault = func(objstore.Op) objstore.Fault { return objstore.Fault{Delay: 3 * time.Second} }
+		s.fault = always(objstore.Fault{Delay: 3 * time.Second})
 		c := open(t, Config{Store: s.store})
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
@@ -248,11 +304,7 @@ func TestDownloadOutlivesWhoAskedForIt(t *testing.T) {
 			t.Fatalf("got %v, want the deadline's error", err)
 		}
 		time.Sleep(3 * time.Second)
-		b, err := c.Fetch(t.Context(), o, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Release()
+		s.fetch(t, c, o, 1).Release()
 		if s.gets.Load() != 1 {
 			t.Errorf("%d GETs, want 1", s.gets.Load())
 		}
@@ -309,10 +361,7 @@ func TestFailuresAreToldApart(t *testing.T) {
 				}
 				s.fault = nil
 				time.Sleep(breakMax + failedFor + 2*time.Second)
-				if b, err = c.Fetch(t.Context(), o, 0); err != nil {
-					t.Fatalf("after the store healed: %v", err)
-				}
-				b.Release()
+				s.fetch(t, c, o, 0).Release()
 				if _, err := c.Getter().Read(t.Context(), "o", BlockSize, 5, o.Sums[1]); err != nil {
 					t.Error(err)
 				}
@@ -325,7 +374,7 @@ func TestStoreThatFailsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
 		o := s.put(t, "o", 8<<20)
-		s.fault = func(objstore.Op) objstore.Fault { return objstore.Fault{Before: errors.New("down")} }
+		s.fault = always(objstore.Fault{Before: errors.New("down")})
 		c := open(t, Config{Store: s.store})
 		for i := range 2 {
 			if _, err := c.Fetch(t.Context(), o, i); !errors.Is(err, ErrUnavailable) {
@@ -376,7 +425,7 @@ func TestMemoryStaysWithinItsBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const readers, budget = 60, 16 << 20
 		s := newShelf()
-		s.fault = func(objstore.Op) objstore.Fault { return objstore.Fault{Delay: 30 * time.Millisecond} }
+		s.fault = always(objstore.Fault{Delay: 30 * time.Millisecond})
 		o := s.put(t, "o", readers*3<<20)
 		c := open(t, Config{Store: s.store, Memory: budget})
 		var most atomic.Int64
@@ -416,21 +465,10 @@ func TestPinnedBlocksDoNotStarveReaders(t *testing.T) {
 	c := open(t, Config{Store: s.store, Memory: 8 << 20})
 	var pins []*Block
 	for i := range 8 {
-		b, err := c.Fetch(t.Context(), o, i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pins = append(pins, b)
+		pins = append(pins, s.fetch(t, c, o, i))
 	}
 	for i := 8; i < 32; i++ { // from the reserve
-		b, err := c.Fetch(t.Context(), o, i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(b.Bytes(), s.block(o, i)) {
-			t.Fatal("wrong bytes")
-		}
-		b.Release()
+		s.fetch(t, c, o, i).Release()
 		for k, p := range pins {
 			if !bytes.Equal(p.Bytes(), s.block(o, k)) {
 				t.Fatalf("pinned block %d changed", k)
@@ -510,11 +548,7 @@ func TestNewReaderKeepsWhatAnotherHasLeft(t *testing.T) {
 	}
 	st.At(objs[0], 0, 6) // plans for what is here
 	for i := range 5 {
-		b, err := c.Fetch(t.Context(), objs[1], i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Release()
+		s.fetch(t, c, objs[1], i).Release()
 	}
 	s.gets.Store(0)
 	for i := range 6 {
@@ -532,7 +566,7 @@ func TestNewReaderKeepsWhatAnotherHasLeft(t *testing.T) {
 func TestStalledReadAheadDoesNotKeepReadersFromTheirGets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf()
-		s.fault = func(objstore.Op) objstore.Fault { return objstore.Fault{Delay: 20 * time.Millisecond} }
+		s.fault = always(objstore.Fault{Delay: 20 * time.Millisecond})
 		objs := s.fill(t, 10, 14)
 		c := open(t, Config{Store: s.store, Memory: 128 << 20, Gets: 4})
 		var wg sync.WaitGroup
@@ -565,17 +599,7 @@ func TestStalledReadAheadDoesNotKeepReadersFromTheirGets(t *testing.T) {
 func TestRandomReadersSeeTheirBytes(t *testing.T) {
 	s := newShelf()
 	objs := s.fill(t, 3, 12)
-	s.fault = func(op objstore.Op) objstore.Fault {
-		switch rand.N(20) {
-		case 0:
-			return objstore.Fault{Before: errors.New("500")}
-		case 1:
-			return objstore.Fault{Cut: errors.New("reset"), CutAt: rand.Int64N(op.N)}
-		case 2:
-			return objstore.Fault{Corrupt: func(off int64, b []byte) { b[rand.N(len(b))] ^= 4 }}
-		}
-		return objstore.Fault{}
-	}
+	s.fault = sometimes(20)
 	c := open(t, Config{Store: s.store, Memory: 8 << 20, Gets: 6})
 	var wg sync.WaitGroup
 	for r := range 8 {
@@ -600,17 +624,5 @@ func TestRandomReadersSeeTheirBytes(t *testing.T) {
 	}
 	wg.Wait()
 	c.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	held := int64(0)
-	for _, o := range c.mu.objects {
-		for _, e := range o.blocks {
-			if e.state == ready {
-				held += bufferSize(len(e.blk.b))
-			}
-		}
-	}
-	if c.mu.used != held || c.mu.gets != 0 || len(c.mu.waiting) != 0 {
-		t.Errorf("%d bytes in use, %d held; %d slots taken; %d waiting", c.mu.used, held, c.mu.gets, len(c.mu.waiting))
-	}
+	c.checkAccounts(t)
 }

@@ -158,11 +158,7 @@ func TestDiskIsReadWhileTheStoreIsDown(t *testing.T) {
 		for range breakAfter {
 			c.get.breaker.failed(time.Now(), ErrUnavailable)
 		}
-		b, err := c.Fetch(t.Context(), objs[0], 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Release()
+		s.fetch(t, c, objs[0], 2).Release()
 		c.Close()
 	})
 }

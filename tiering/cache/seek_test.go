@@ -3,7 +3,6 @@ package cache
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -128,39 +127,10 @@ func TestOldObjectsAreVerifiedByTheBlock(t *testing.T) {
 	}
 }
 
-// part waits for a part of a block and checks it.
-func (s *shelf) part(st *Stream, o *Object, i, from, to int) error {
-	for {
-		b, wait, err := st.Part(o, i, from, to, true)
-		if err != nil {
-			return err
-		}
-		if b == nil {
-			<-wait
-			continue
-		}
-		defer b.Release()
-		if got, err := content(b, from, to); err != nil || !bytes.Equal(got, s.block(o, i)[from:to]) {
-			return fmt.Errorf("other bytes, or %v", err)
-		}
-		return nil
-	}
-}
-
 func TestRandomSeeksSeeTheirBytes(t *testing.T) {
 	s := newShelf()
 	objs := s.fill(t, 2, 6)
-	s.fault = func(op objstore.Op) objstore.Fault {
-		switch rand.N(12) {
-		case 0:
-			return objstore.Fault{Before: errors.New("500")}
-		case 1:
-			return objstore.Fault{Cut: errors.New("reset"), CutAt: rand.Int64N(op.N)}
-		case 2:
-			return objstore.Fault{Corrupt: func(off int64, b []byte) { b[rand.N(len(b))] ^= 4 }}
-		}
-		return objstore.Fault{}
-	}
+	s.fault = sometimes(12)
 	c := open(t, Config{Store: s.store, Memory: 8 << 20, Gets: 6})
 	var wg sync.WaitGroup
 	for r := range 8 {
@@ -185,17 +155,5 @@ func TestRandomSeeksSeeTheirBytes(t *testing.T) {
 	}
 	wg.Wait()
 	c.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	held := int64(0)
-	for _, o := range c.mu.objects {
-		for _, e := range o.blocks {
-			if e.state == ready {
-				held += bufferSize(e.blk.n)
-			}
-		}
-	}
-	if c.mu.used != held || c.mu.gets != 0 || len(c.mu.waiting) != 0 {
-		t.Errorf("%d bytes in use, %d held; %d slots taken; %d waiting", c.mu.used, held, c.mu.gets, len(c.mu.waiting))
-	}
+	c.checkAccounts(t)
 }
