@@ -41,12 +41,31 @@ func (l *groupLog) Append(b []byte, o segment.AppendOptions) (segment.Appended, 
 	return l.memLog.Append(b, o)
 }
 
+func newGroupLog() *groupLog { return &groupLog{memLog: newMemLog()} }
+
+// write appends records, as a coordinator does.
+func (l *groupLog) write(t testing.TB, records ...group.Record) {
+	t.Helper()
+	b, err := groupBatches(records, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(b, segment.AppendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fail makes the log fail, as a write error does (S4).
 func (l *groupLog) fail(err error) {
 	l.mu.Lock()
 	l.err = err
 	l.mu.Unlock()
 	l.onCounted()
+}
+
+// committed is the record of an offset that the group readers has committed.
+func committed(n int64) group.Record {
+	return group.OffsetRecord("readers", group.Partition{Topic: "events"}, group.Offset{Offset: n, Committed: time.Now()})
 }
 
 // testShard is a coordinator of one partition on log, loaded.
@@ -69,11 +88,25 @@ func testShard(t testing.TB, log replication.Log) (*coordinator, *shard) {
 	return c, c.get(0)
 }
 
-func commitReq(groupID string, offset int64) (*kmsg.OffsetCommitRequest, []commit) {
+func commitReq(offset int64) (*kmsg.OffsetCommitRequest, []commit) {
 	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Version, req.Group, req.Generation = 10, groupID, -1
+	req.Version, req.Group, req.Generation = 10, "readers", -1
 	o := &group.Offset{Offset: offset, LeaderEpoch: -1, Committed: time.Now()}
 	return req, []commit{{group.Partition{Topic: "events"}, o}}
+}
+
+// commitOffset commits an offset of the group readers.
+func commitOffset(ctx context.Context, c *coordinator, offset int64) error {
+	req, commits := commitReq(offset)
+	return c.commit(ctx, req, commits)
+}
+
+// beginCommit does so without waiting for the outcome.
+func beginCommit(t *testing.T, c *coordinator, offset int64) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- commitOffset(t.Context(), c, offset) }()
+	synctest.Wait()
+	return done
 }
 
 func (s *shard) offsetOf(groupID string) int64 {
@@ -92,13 +125,10 @@ func (s *shard) offsetOf(groupID string) int64 {
 // F2: an offset is seen, and its commit answered, once it is committed in the log.
 func TestCommitIsSeenOnceItIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &groupLog{memLog: newMemLog()}
+		log := newGroupLog()
 		c, s := testShard(t, log)
 		log.hold = true
-		req, commits := commitReq("readers", 7)
-		done := make(chan error, 1)
-		go func() { done <- c.commit(t.Context(), req, commits) }()
-		synctest.Wait()
+		done := beginCommit(t, c, 7)
 		if got := s.offsetOf("readers"); got != -1 {
 			t.Errorf("before the flush the offset is %d", got)
 		}
@@ -120,12 +150,11 @@ func TestCommitIsSeenOnceItIsCommitted(t *testing.T) {
 // What isn't committed in time is answered as failed; it may count all the same.
 func TestCommitTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &groupLog{memLog: newMemLog()}
+		log := newGroupLog()
 		c, s := testShard(t, log)
 		log.hold = true
-		req, commits := commitReq("readers", 7)
 		began := time.Now()
-		if err := c.commit(t.Context(), req, commits); !errors.Is(err, kerr.CoordinatorNotAvailable) {
+		if err := commitOffset(t.Context(), c, 7); !errors.Is(err, kerr.CoordinatorNotAvailable) {
 			t.Errorf("commit: %v", err)
 		}
 		if d := time.Since(began); d != 5*time.Second {
@@ -141,20 +170,16 @@ func TestCommitTimesOut(t *testing.T) {
 // A commit that is under way when its group is deleted goes with it.
 func TestDeletionTakesCommitsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &groupLog{memLog: newMemLog()}
+		log := newGroupLog()
 		c, s := testShard(t, log)
 		log.hold = true
-		req, commits := commitReq("readers", 7)
-		done := make(chan error, 2)
-		go func() { done <- c.commit(t.Context(), req, commits) }()
-		synctest.Wait()
-		go func() { done <- c.deleteGroup(t.Context(), "readers") }()
+		done := beginCommit(t, c, 7)
+		deleted := make(chan error, 1)
+		go func() { deleted <- c.deleteGroup(t.Context(), "readers") }()
 		synctest.Wait()
 		log.flush()
-		for range 2 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+		if err := errors.Join(<-done, <-deleted); err != nil {
+			t.Error(err)
 		}
 		if groups, _, err := s.read(t.Context()); err != nil || len(groups) != 0 {
 			t.Errorf("loaded again: %v, %v", groups, err)
@@ -193,7 +218,7 @@ func syncReq(member string, generation int32) *kmsg.SyncGroupRequest {
 
 func TestAssignmentIsHandedOutOnceItIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &groupLog{memLog: newMemLog()}
+		log := newGroupLog()
 		c, s := testShard(t, log)
 		member := joinAlone(t, c, s)
 		log.hold = true
@@ -220,7 +245,7 @@ func TestAssignmentIsHandedOutOnceItIsCommitted(t *testing.T) {
 
 func TestAssignmentThatIsNotCommittedInTimeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &groupLog{memLog: newMemLog()}
+		log := newGroupLog()
 		c, s := testShard(t, log)
 		member := joinAlone(t, c, s)
 		log.hold = true
@@ -239,10 +264,9 @@ func TestAssignmentThatIsNotCommittedInTimeFails(t *testing.T) {
 // and a new leadership begins with what is in the log.
 func TestLostLeadershipEndsTheShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &groupLog{memLog: newMemLog()}
+		log := newGroupLog()
 		c, s := testShard(t, log)
-		req, commits := commitReq("readers", 7)
-		if err := c.commit(t.Context(), req, commits); err != nil {
+		if err := commitOffset(t.Context(), c, 7); err != nil {
 			t.Fatal(err)
 		}
 		joined := make(chan int16, 1)
@@ -279,13 +303,10 @@ func TestLostLeadershipEndsTheShard(t *testing.T) {
 // log is back.
 func TestFailedLogEndsTheShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &groupLog{memLog: newMemLog()}
+		log := newGroupLog()
 		c, s := testShard(t, log)
 		log.hold = true
-		req, commits := commitReq("readers", 7)
-		done := make(chan error, 1)
-		go func() { done <- c.commit(t.Context(), req, commits) }()
-		synctest.Wait()
+		done := beginCommit(t, c, 7)
 		log.fail(segment.ErrFailed)
 		if err := <-done; !errors.Is(err, kerr.NotCoordinator) {
 			t.Errorf("commit: %v", err)
@@ -315,24 +336,12 @@ func TestFailedLogEndsTheShard(t *testing.T) {
 // E12: gaps, batches without records, records that are no groups', and damage in
 // a record end no load.
 func TestLoadIsTolerant(t *testing.T) {
-	log := &groupLog{memLog: newMemLog()}
-	add := func(records ...group.Record) {
-		b, err := groupBatches(records, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := log.Append(b, segment.AppendOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	offset := func(n int64) group.Record {
-		return group.OffsetRecord("readers", group.Partition{Topic: "events"}, group.Offset{Offset: n, Committed: time.Now()})
-	}
-	add(offset(1), group.Record{Key: []byte{0, 3, 1}, Value: []byte("another kind")}, group.Record{Key: []byte("x")}, group.Record{})
-	add(offset(2))
+	log := newGroupLog()
+	log.write(t, committed(1), group.Record{Key: []byte{0, 3, 1}, Value: []byte("another kind")}, group.Record{Key: []byte("x")}, group.Record{})
+	log.write(t, committed(2))
 	log.o.End += 5 // compaction took the last records of a segment
 	log.o.Counted += 5
-	add(group.OffsetTombstone("never", "heard", 3), offset(3))
+	log.write(t, group.OffsetTombstone("never", "heard", 3), committed(3))
 	log.o.End += 5 // and the last records of all
 	log.o.Counted = log.o.End
 	_, s := testShard(t, log)
@@ -343,9 +352,9 @@ func TestLoadIsTolerant(t *testing.T) {
 
 // A commit of many partitions is more than one batch holds.
 func TestManyRecordsAreSplit(t *testing.T) {
-	log := &groupLog{memLog: newMemLog()}
+	log := newGroupLog()
 	c, s := testShard(t, log)
-	req, _ := commitReq("readers", 0)
+	req, _ := commitReq(0)
 	var commits []commit
 	for i := range int32(10_000) {
 		o := &group.Offset{Offset: int64(i), Metadata: strings.Repeat("m", 100), Committed: time.Now()}
@@ -379,14 +388,8 @@ func TestManyRecordsAreSplit(t *testing.T) {
 // A read that fails is tried again as long as there is a reason to.
 func TestLoadIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &groupLog{memLog: newMemLog()}
-		b, err := groupBatches([]group.Record{group.OffsetRecord("readers", group.Partition{Topic: "events"}, group.Offset{Offset: 3, Committed: time.Now()})}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := log.Append(b, segment.AppendOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		log := newGroupLog()
+		log.write(t, committed(3))
 		log.readErr = io.ErrUnexpectedEOF
 		p := lead(t, offsetsTopic, 0, log)
 		c := &coordinator{now: time.Now, log: slog.New(slog.DiscardHandler), changed: &signal{}}
@@ -414,7 +417,7 @@ func TestLoadIsTriedAgain(t *testing.T) {
 // One goroutine wakes all groups, each in its time.
 func TestTimersWakeGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &groupLog{memLog: newMemLog()}
+		log := newGroupLog()
 		c, _ := testShard(t, log)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -454,19 +457,13 @@ func TestTimersWakeGroups(t *testing.T) {
 // A coordinator that takes over a million offsets (E12: within 10 s).
 func BenchmarkLoad(b *testing.B) {
 	const n = 1_000_000
-	log := &groupLog{memLog: newMemLog()}
+	log := newGroupLog()
 	records := make([]group.Record, 0, n)
 	for i := range n {
 		p := group.Partition{Topic: "events", Num: int32(i % 1000)}
 		records = append(records, group.OffsetRecord(fmt.Sprint("g", i/1000), p, group.Offset{Offset: int64(i), Committed: time.Now(), TopicID: [16]byte{1}}))
 	}
-	batches, err := groupBatches(records, 1)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := log.Append(batches, segment.AppendOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	log.write(b, records...)
 	_, s := testShard(b, log)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -124,21 +124,6 @@ func (s *Stand) Seeds() []string {
 	return seeds
 }
 
-// Procs are all processes.
-func (s *Stand) Procs() []*Proc {
-	var ps []*Proc
-	for _, b := range s.Brokers {
-		ps = append(ps, b.Proc)
-	}
-	for _, z := range s.ZK {
-		ps = append(ps, z.Proc)
-	}
-	if s.Store != nil {
-		ps = append(ps, s.Store.Proc)
-	}
-	return ps
-}
-
 // StopBrokers stops them in order, so that their logs lie still.
 func (s *Stand) StopBrokers(limit time.Duration) error {
 	var err error
