@@ -21,7 +21,7 @@ func Stop(p *os.Process) error {
 	return nil
 }
 
-// stopped: no thread of the process can run. Where there is no /proc nobody can
+// stopped: no thread of the process can run, because it is stopped or has ended. Where there is no /proc nobody can
 // tell, and the signal has to do.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
@@ -31,7 +31,8 @@ func stopped(pid int) bool {
 			continue // it has ended
 		}
 		// "pid (name) state …", and a name may hold anything.
-		if i := bytes.LastIndexByte(stat, ')'); !bytes.HasPrefix(stat[i+1:], []byte(" T")) {
+		state := stat[bytes.LastIndexByte(stat, ')')+1:]
+		if !bytes.HasPrefix(state, []byte(" T")) && !bytes.HasPrefix(state, []byte(" Z")) {
 			return false
 		}
 	}
