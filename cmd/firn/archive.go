@@ -376,7 +376,7 @@ func (v *clusterView) pending(ask func(id int32) ([]console.ArchivePartition, er
 	for _, id := range slices.Sorted(maps.Keys(v.live)) {
 		ps, err := ask(id)
 		if err != nil {
-			unknown = errors.Join(unknown, fmt.Errorf("what broker %d leads is not listed: %w", id, err))
+			unknown = errors.Join(unknown, fmt.Errorf("what broker %d leads is not listed: %w", id, ourWords(err)))
 		}
 		for _, p := range ps {
 			if l, ok := leader[partition{p.Topic, p.Partition}]; ok && l == id {

@@ -182,7 +182,7 @@ func minInsync(ctx context.Context, a *kadm.Client, v *clusterView) (map[string]
 // unarchived asks each broker what of that which it leads the archive lacks.
 func unarchived(ctx context.Context, a *kadm.Client, v *clusterView, lag time.Duration) (out []trouble) {
 	unknown := func(id int32, err error) {
-		out = append(out, trouble{Kind: "unknown", Why: fmt.Sprintf("whether all that broker %d leads is archived: %v", id, err)})
+		out = append(out, trouble{Kind: "unknown", Why: fmt.Sprintf("whether all that broker %d leads is archived: %v", id, ourWords(err))})
 	}
 	for _, id := range v.status().Brokers {
 		at, err := adminListener(ctx, a, v, id)

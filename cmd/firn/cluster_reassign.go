@@ -10,11 +10,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"firn/replication/controller"
@@ -387,7 +387,10 @@ func elect(ctx context.Context, g *global, a *kadm.Client, how kadm.ElectLeaders
 				elected++
 			} else {
 				failed++
-				what = strings.TrimSpace(r.Err.Error() + " " + r.ErrMessage)
+				what = ourWords(r.Err).Error()
+				if k := (*kerr.Error)(nil); r.ErrMessage != "" && errors.As(r.Err, &k) {
+					what = (&told{k, r.ErrMessage}).Error()
+				}
 			}
 			if g.json() {
 				if err := printJSON(os.Stdout, map[string]any{"topic": topic, "partition": p, "elected": r.Err == nil, "error": errText(r.Err)}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -66,7 +67,9 @@ standard error.`,
 			if ferr := w.Flush(); err == nil {
 				err = ferr
 			}
-			sum.print(os.Stderr)
+			if err == nil || sum.Records > 0 {
+				sum.print(os.Stderr)
+			}
 			if errors.Is(err, context.Canceled) && follow {
 				return nil
 			}
@@ -249,21 +252,22 @@ func (r *replay) plan(ctx context.Context) (map[int32]*stretch, error) {
 		if d.Err != nil {
 			return failure("look up "+r.topic, d.Err, "")
 		}
-		views, err := tiers(ctx, a, d, true)
+		want := numbers(d)
+		if r.partition >= 0 {
+			if !slices.Contains(want, r.partition) {
+				return fmt.Errorf("%s has no partition %d", r.topic, r.partition)
+			}
+			want = []int32{r.partition}
+		}
+		views, err := tiers(ctx, a, d, want, true)
 		if err != nil {
 			return err
 		}
 		for _, v := range views {
-			if r.partition >= 0 && v.Partition != r.partition {
-				continue
-			}
 			parts[v.Partition] = &stretch{next: v.LogStart, end: v.End, local: v.LocalStart}
 			if words := r.from.outside(v.Partition, v.LogStart, v.End); words != "" {
 				fmt.Fprintln(os.Stderr, words)
 			}
-		}
-		if len(parts) == 0 {
-			return fmt.Errorf("%s has no partition %d", r.topic, r.partition)
 		}
 		if err := r.place(ctx, a, r.from, parts, func(s *stretch, o int64) { s.next = max(s.next, o) }); err != nil {
 			return err
@@ -288,7 +292,7 @@ func (r *replay) place(ctx context.Context, a *kadm.Client, at position, parts m
 			put(s, at.offset)
 		}
 	default:
-		l, err := offsets(ctx, r.topic, true, func(ctx context.Context) (kadm.ListedOffsets, error) {
+		l, err := offsets(ctx, r.topic, slices.Sorted(maps.Keys(parts)), true, func(ctx context.Context) (kadm.ListedOffsets, error) {
 			return a.ListOffsetsAfterMilli(ctx, at.byTime.UnixMilli(), r.topic)
 		})
 		if err != nil {

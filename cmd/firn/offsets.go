@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -22,26 +23,24 @@ const (
 // listOffsets is one of kadm's lists of offsets, bound to a topic.
 type listOffsets func(context.Context) (kadm.ListedOffsets, error)
 
-// offsets lists until every partition has a leader that answers, for a leader may
-// have just died. With patient false it takes what is answered now.
-func offsets(ctx context.Context, topic string, patient bool, list listOffsets) (kadm.ListedOffsets, error) {
+// offsets lists until each wanted partition has a leader that answers, for a leader
+// may have just died. With patient false it takes what is answered now.
+func offsets(ctx context.Context, topic string, want []int32, patient bool, list listOffsets) (kadm.ListedOffsets, error) {
 	deadline := time.Now().Add(leaderWait)
 	for told := false; ; told = true {
 		l, err := list(ctx)
-		if !patient && partly(err) {
+		if !patient && (err == nil || inShards(err)) {
 			return l, nil
 		}
+		where, err := lacking(l, err, topic, want)
 		if err == nil {
-			err = l.Error()
+			return l, nil
 		}
-		if err == nil || !leaderless(err) || time.Now().After(deadline) {
-			if err != nil {
-				err = fmt.Errorf("offsets of %s: %w", topic, err)
-			}
-			return l, err
+		if !passes(err) || time.Now().After(deadline) {
+			return l, fmt.Errorf("offsets of %s: %w", where, err)
 		}
 		if !told {
-			fmt.Fprintf(os.Stderr, "waiting for the leaders of %s (%v)\n", topic, err)
+			fmt.Fprintf(os.Stderr, "waiting for %s: %v\n", where, ourWords(err))
 		}
 		select {
 		case <-time.After(leaderLook):
@@ -51,14 +50,34 @@ func offsets(ctx context.Context, topic string, patient bool, list listOffsets) 
 	}
 }
 
-// partly: some brokers have answered, or their answers name what is wrong.
-func partly(err error) bool {
-	se := (*kadm.ShardErrors)(nil)
-	return err == nil || errors.As(err, &se) && !se.AllFailed
+// passes: the leader is away, or changes; another answer would stay.
+func passes(err error) bool {
+	se, away := (*kadm.ShardErrors)(nil), (*net.OpError)(nil)
+	return errors.As(err, &se) && !se.AllFailed || errors.As(err, &away) || kerr.IsRetriable(err)
 }
 
-// leaderless: a partition has no leader that answers, which passes.
-func leaderless(err error) bool {
+// inShards: not all of the brokers that were asked have answered well.
+func inShards(err error) bool {
 	se := (*kadm.ShardErrors)(nil)
-	return errors.As(err, &se) && !se.AllFailed || kerr.IsRetriable(err)
+	return errors.As(err, &se)
+}
+
+// lacking is the first wanted partition without an offset, and why it has none; or
+// the topic, if err is not about some partitions.
+func lacking(l kadm.ListedOffsets, err error, topic string, want []int32) (where string, why error) {
+	if err != nil && !inShards(err) {
+		return topic, err
+	}
+	for _, p := range want {
+		o, ok := l.Lookup(topic, p)
+		switch where = fmt.Sprintf("%s-%d", topic, p); {
+		case ok && o.Err != nil:
+			return where, o.Err
+		case !ok && err != nil:
+			return where, err
+		case !ok:
+			return where, kerr.LeaderNotAvailable
+		}
+	}
+	return "", nil
 }

@@ -196,7 +196,9 @@ func (p *lineProducer) run(ctx context.Context, in io.Reader) error {
 			return fmt.Errorf("read standard input: %w", err)
 		}
 	}
-	if err := p.cl.Flush(ctx); err != nil {
+	if err := p.cl.Flush(ctx); err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted; %s records were acknowledged", countText(p.sent.Load()))
+	} else if err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
 	fmt.Fprintf(os.Stderr, "%s records in %.1f s\n", countText(p.sent.Load()), time.Since(start).Seconds())

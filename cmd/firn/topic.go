@@ -177,21 +177,29 @@ func topicViews(ctx context.Context, brokers, topic string) (vs []partitionView,
 		if err != nil {
 			return failure("look up "+topic, err, "")
 		}
-		vs, err = tiers(ctx, a, ts[topic], true)
+		vs, err = tiers(ctx, a, ts[topic], numbers(ts[topic]), true)
 		return err
 	})
 	return vs, err
 }
 
-// tiers lists a topic's partitions with their offsets in both tiers. patient: it
-// waits for partitions that have no leader now; otherwise their offsets are -1.
-func tiers(ctx context.Context, a *kadm.Client, d kadm.TopicDetail, patient bool) ([]partitionView, error) {
+// numbers are all partitions of a topic.
+func numbers(d kadm.TopicDetail) (all []int32) {
+	for _, p := range d.Partitions.Sorted() {
+		all = append(all, p.Partition)
+	}
+	return all
+}
+
+// tiers lists wanted partitions of a topic with their offsets in both tiers. patient:
+// it waits for those that have no leader now; otherwise their offsets are -1.
+func tiers(ctx context.Context, a *kadm.Client, d kadm.TopicDetail, want []int32, patient bool) ([]partitionView, error) {
 	var listed [4]kadm.ListedOffsets
 	for i, list := range []func(context.Context, ...string) (kadm.ListedOffsets, error){
 		a.ListStartOffsets, a.ListLocalLogStartOffsets, a.ListLatestRemoteOffsets, a.ListEndOffsets,
 	} {
 		var err error
-		listed[i], err = offsets(ctx, d.Topic, patient, func(ctx context.Context) (kadm.ListedOffsets, error) { return list(ctx, d.Topic) })
+		listed[i], err = offsets(ctx, d.Topic, want, patient, func(ctx context.Context) (kadm.ListedOffsets, error) { return list(ctx, d.Topic) })
 		if err != nil {
 			return nil, err
 		}
@@ -204,6 +212,9 @@ func tiers(ctx context.Context, a *kadm.Client, d kadm.TopicDetail, patient bool
 	}
 	var out []partitionView
 	for _, p := range d.Partitions.Sorted() {
+		if !slices.Contains(want, p.Partition) {
+			continue
+		}
 		v := partitionView{Partition: p.Partition, Leader: p.Leader, Epoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR,
 			LogStart: at(0, p.Partition), LocalStart: at(1, p.Partition), Archived: -1, End: at(3, p.Partition)}
 		if last := at(2, p.Partition); last >= 0 {
@@ -223,7 +234,7 @@ func describeTopic(ctx context.Context, a *kadm.Client, g *global, name string) 
 	if !ok || d.Err != nil {
 		return failure("describe "+name, d.Err, "")
 	}
-	parts, err := tiers(ctx, a, d, false)
+	parts, err := tiers(ctx, a, d, numbers(d), false)
 	if err != nil {
 		return err
 	}
