@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"firn/broker/group"
@@ -135,8 +134,8 @@ type loading struct {
 // take reads records, and returns the offset after them.
 func (l *loading) take(r *segment.Records, at int64) (next int64, err error) {
 	defer r.Release()
-	if err := l.copy(r); err != nil {
-		return 0, err
+	if l.buf, err = r.AppendTo(l.buf[:0]); err != nil {
+		return 0, fmt.Errorf("broker: read of groups: %w", err)
 	}
 	next = at
 	for rest := l.buf; len(rest) > 0; {
@@ -178,29 +177,4 @@ func (l *loading) spoilt(err error) {
 	if l.err == nil {
 		l.err = err
 	}
-}
-
-// copy puts the bytes of r into buf.
-func (l *loading) copy(r *segment.Records) error {
-	if cap(l.buf) < r.Len() {
-		l.buf = make([]byte, r.Len())
-	}
-	l.buf = l.buf[:r.Len()]
-	n := 0
-	for i := range r.Parts() {
-		p := r.Part(i)
-		to := l.buf[n : n+p.Len]
-		n += p.Len
-		if p.Mem != nil {
-			copy(to, p.Mem)
-			continue
-		}
-		if got, err := p.File.ReadAt(to, p.Off); got < len(to) {
-			if err == nil {
-				err = io.ErrUnexpectedEOF
-			}
-			return fmt.Errorf("broker: read of groups: %w", err)
-		}
-	}
-	return nil
 }

@@ -60,17 +60,9 @@ func (n *node) contents(topic string) []byte {
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		var part []byte
-		for i := range res.Records.Parts() {
-			p := res.Records.Part(i)
-			b := p.Mem
-			if b == nil {
-				b = make([]byte, p.Len)
-				if _, err := p.File.ReadAt(b, p.Off); err != nil {
-					n.t.Fatal(err)
-				}
-			}
-			part = append(part, b...)
+		part, err := res.Records.AppendTo(nil)
+		if err != nil {
+			n.t.Fatal(err)
 		}
 		res.Records.Release()
 		for rest := part; len(rest) > 0; {

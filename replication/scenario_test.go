@@ -346,21 +346,14 @@ func (m *world) serve(from *broker, who meta.Member, p FetchPartition) Partition
 	return a
 }
 
-func readAll(t testing.TB, r segment.ReadResult) (out []byte) {
+func readAll(t testing.TB, r segment.ReadResult) []byte {
 	t.Helper()
 	defer r.Records.Release()
-	for i := range r.Records.Parts() {
-		p := r.Records.Part(i)
-		b := p.Mem
-		if b == nil {
-			b = make([]byte, p.Len)
-			if _, err := p.File.ReadAt(b, p.Off); err != nil {
-				t.Fatal(err)
-			}
-		}
-		out = append(out, b...)
+	b, err := r.Records.AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	return b
 }
 
 // textBatch is one batch of n records.

@@ -132,20 +132,7 @@ func tryReadAll(l *Log, from int64) ([]int64, error) {
 
 func bytesOf(r *Records) ([]byte, error) {
 	defer r.Release()
-	var out []byte
-	for i := range r.Parts() {
-		p := r.Part(i)
-		if p.Mem != nil {
-			out = append(out, p.Mem...)
-			continue
-		}
-		b := make([]byte, p.Len)
-		if err := readFull(p.File, b, p.Off); err != nil {
-			return nil, err
-		}
-		out = append(out, b...)
-	}
-	return out, nil
+	return r.AppendTo(nil)
 }
 
 func wantOffsets(t testing.TB, l *Log, start, end int64) {

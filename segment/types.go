@@ -2,6 +2,7 @@ package segment
 
 import (
 	"errors"
+	"slices"
 
 	"firn/segment/vfs"
 )
@@ -124,6 +125,24 @@ func (r *Records) Part(i int) Part {
 		return r.first
 	}
 	return r.rest[i-1]
+}
+
+// AppendTo appends the bytes to dst. With an error it returns those that could be read.
+func (r *Records) AppendTo(dst []byte) ([]byte, error) {
+	dst = slices.Grow(dst, r.n)
+	for i := range r.Parts() {
+		p := r.Part(i)
+		if p.Mem != nil {
+			dst = append(dst, p.Mem...)
+			continue
+		}
+		at := len(dst)
+		dst = dst[:at+p.Len]
+		if err := readFull(p.File, dst[at:], p.Off); err != nil {
+			return dst[:at], err
+		}
+	}
+	return dst, nil
 }
 
 // Release gives back what pins the bytes; they must not be used after it.

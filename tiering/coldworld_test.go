@@ -251,16 +251,9 @@ func (w *coldWorld) read(c *coldReads, r segment.ReadRequest) (segment.ReadResul
 }
 
 func joined(r *segment.Records) []byte {
-	var b []byte
-	for i := range r.Parts() {
-		p := r.Part(i)
-		if p.Mem == nil {
-			p.Mem = make([]byte, p.Len)
-			if _, err := p.File.ReadAt(p.Mem, p.Off); err != nil {
-				return nil // which is nobody's records
-			}
-		}
-		b = append(b, p.Mem...)
+	b, err := r.AppendTo(nil)
+	if err != nil {
+		return nil // which is nobody's records
 	}
 	return b
 }

@@ -74,18 +74,9 @@ func (b *broker) verify() {
 // after them; -1 if there are none.
 func (w *world) checkRecords(r *segment.Records) int64 {
 	w.t.Helper()
-	var raw []byte
-	for i := range r.Parts() {
-		p := r.Part(i)
-		if p.Mem != nil {
-			raw = append(raw, p.Mem...)
-			continue
-		}
-		b := make([]byte, p.Len)
-		if _, err := p.File.ReadAt(b, p.Off); err != nil {
-			w.t.Fatal(err)
-		}
-		raw = append(raw, b...)
+	raw, err := r.AppendTo(nil)
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	next := int64(-1)
 	for len(raw) > 0 {

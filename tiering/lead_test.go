@@ -23,9 +23,8 @@ func (b *broker) copyTo(to *broker) {
 		if res.Records.Len() == 0 {
 			break
 		}
-		p := res.Records.Part(0)
-		raw := make([]byte, p.Len)
-		if _, err := p.File.ReadAt(raw, p.Off); err != nil {
+		raw, err := res.Records.AppendTo(nil)
+		if err != nil {
 			b.w.t.Fatal(err)
 		}
 		res.Records.Release()

@@ -347,18 +347,9 @@ func (b *broker) readRecords(from int64) (got []located) {
 		if err != nil {
 			b.w.t.Fatalf("read %d: %v", from, err)
 		}
-		var raw []byte
-		for i := range res.Records.Parts() {
-			part := res.Records.Part(i)
-			if part.Mem != nil {
-				raw = append(raw, part.Mem...)
-				continue
-			}
-			buf := make([]byte, part.Len)
-			if _, err := part.File.ReadAt(buf, part.Off); err != nil {
-				b.w.t.Fatal(err)
-			}
-			raw = append(raw, buf...)
+		raw, err := res.Records.AppendTo(nil)
+		if err != nil {
+			b.w.t.Fatal(err)
 		}
 		res.Records.Release()
 		for len(raw) > 0 {

@@ -157,19 +157,7 @@ func (p *process) fetchOne(self meta.Member, ask fetchPart, tell bool) replicati
 // contents copies records, and releases them.
 func contents(r *segment.Records) []byte {
 	defer r.Release()
-	var b []byte
-	for i := range r.Parts() {
-		part := r.Part(i)
-		if part.Mem != nil {
-			b = append(b, part.Mem...)
-			continue
-		}
-		piece := make([]byte, part.Len)
-		if _, err := part.File.ReadAt(piece, part.Off); err != nil {
-			return b
-		}
-		b = append(b, piece...)
-	}
+	b, _ := r.AppendTo(nil) // what could be read of them
 	return b
 }
 
