@@ -156,22 +156,17 @@ func (r *replay) run(ctx context.Context) (summary, error) {
 	return sum, err
 }
 
-// noticeEvery is how often a replay says what it waits for.
-const noticeEvery = 5 * time.Second
-
 func (r *replay) poll(ctx context.Context, cl *kgo.Client, parts map[int32]*stretch, sum *summary, began time.Time) error {
-	told := began
+	w := waits{out: os.Stderr, topic: r.topic, reason: func(p int32, s *stretch, err error) string { return reason(ctx, cl, r.topic, p, s, err) }}
 	for len(parts) > 0 {
-		fs := cl.PollFetches(ctx)
+		look, cancel := context.WithTimeout(ctx, time.Second)
+		fs := cl.PollFetches(look)
+		cancel()
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := fatal(fs); err != nil {
 			return fmt.Errorf("read %s: %w", r.topic, err)
-		}
-		if errs := fs.Errors(); len(errs) > 0 && time.Since(told) > noticeEvery {
-			told = time.Now()
-			fmt.Fprintf(os.Stderr, "still waiting for partition %d: %v\n", errs[0].Partition, errs[0].Err)
 		}
 		for it := fs.RecordIter(); !it.Done(); {
 			rec := it.Next()
@@ -195,6 +190,9 @@ func (r *replay) poll(ctx context.Context, cl *kgo.Client, parts map[int32]*stre
 				return nil
 			}
 		}
+		failed := map[int32]error{}
+		fs.EachError(func(_ string, p int32, err error) { failed[p] = err })
+		w.look(time.Now(), parts, failed)
 		r.finish(cl, fs, parts)
 		if r.idle != nil {
 			if err := r.idle(); err != nil {
@@ -232,8 +230,9 @@ func (r *replay) finish(cl *kgo.Client, fs kgo.Fetches, parts map[int32]*stretch
 // fatal is the first error of a poll that trying again won't mend.
 func fatal(fs kgo.Fetches) error {
 	var out error
-	fs.EachError(func(_ string, p int32, err error) {
-		if out == nil && (isCode(err, "CORRUPT_MESSAGE") || !retriable(err)) {
+	fs.EachError(func(topic string, p int32, err error) {
+		nothing := topic == "" && errors.Is(err, context.DeadlineExceeded) // came while we looked
+		if out == nil && !nothing && (isCode(err, "CORRUPT_MESSAGE") || !retriable(err)) {
 			out = fmt.Errorf("partition %d: %w", p, err)
 		}
 	})
