@@ -3,8 +3,6 @@ package minio
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -33,9 +31,6 @@ func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 	return s.mapped("put", key, s.put(ctx, s.client, key, body, size, minio.PutObjectOptions{}))
 }
 
-// conflicts is how often a conditional write is tried against others.
-const conflicts = 5
-
 func (s *Store) Create(ctx context.Context, key string, value []byte) error {
 	if err := objstore.CheckKey(key); err != nil {
 		return err
@@ -46,50 +41,29 @@ func (s *Store) Create(ctx context.Context, key string, value []byte) error {
 }
 
 func (s *Store) Swap(ctx context.Context, key string, old, value []byte) error {
-	if err := objstore.CheckKey(key); err != nil {
-		return err
-	}
-	body, info, _, err := s.client.GetObject(ctx, s.bucket, s.prefix+key, minio.GetObjectOptions{})
-	if err != nil {
-		return s.mapped("swap", key, err)
-	}
-	defer body.Close()
-	have, err := io.ReadAll(io.LimitReader(body, objstore.MaxSwap+1))
-	if err != nil {
-		return s.mapped("swap", key, err)
-	}
-	if !bytes.Equal(have, old) {
-		return fmt.Errorf("minio: swap %s: %w", key, objstore.ErrChanged)
-	}
-	var o minio.PutObjectOptions
-	o.SetMatchETag(info.ETag)
-	err = s.putIf(ctx, "swap", key, value, o)
-	if errors.Is(err, objstore.ErrExists) {
-		return fmt.Errorf("minio: swap %s: %w", key, objstore.ErrChanged)
-	}
-	return err
+	return objstore.S3Swap(key, old, func() (io.ReadCloser, string, error) {
+		body, info, _, err := s.client.GetObject(ctx, s.bucket, s.prefix+key, minio.GetObjectOptions{})
+		if err != nil {
+			return nil, "", s.mapped("swap", key, err)
+		}
+		return body, info.ETag, nil
+	}, func(tag string) error {
+		var o minio.PutObjectOptions
+		o.SetMatchETag(tag)
+		return s.putIf(ctx, "swap", key, value, o)
+	})
 }
 
-// putIf makes a conditional write. It is sent once, for the answer to a
-// repetition would not tell who wrote; but a conflict was surely not written.
 func (s *Store) putIf(ctx context.Context, op, key string, value []byte, o minio.PutObjectOptions) error {
-	for try := 1; ; try++ {
-		err := s.mapped(op, key, s.put(ctx, s.single, key, bytes.NewReader(value), int64(len(value)), o))
-		if !errors.Is(err, objstore.ErrConflict) || try == conflicts {
-			return err
-		}
-		select {
-		case <-time.After(time.Duration(try) * 50 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return objstore.S3PutIf(ctx, func() error {
+		return s.mapped(op, key, s.put(ctx, s.single, key, bytes.NewReader(value), int64(len(value)), o))
+	})
 }
 
 // put sends one PUT. The body can be sought, so a repetition reads it again.
 func (s *Store) put(ctx context.Context, client minio.Core, key string, body io.ReaderAt, size int64, o minio.PutObjectOptions) error {
 	if s.unsigned {
-		sum, err := checksum(body, size)
+		sum, err := objstore.S3Checksum(body, size)
 		if err != nil {
 			return err
 		}
@@ -131,7 +105,7 @@ func (s *Store) putPart(ctx context.Context, full, upload string, num int, part 
 	var o minio.PutObjectPartOptions
 	c := minio.CompletePart{PartNumber: num}
 	if s.unsigned {
-		sum, err := checksum(part, part.Size())
+		sum, err := objstore.S3Checksum(part, part.Size())
 		if err != nil {
 			return c, err
 		}
@@ -182,13 +156,4 @@ func (s *Store) AbortIncomplete(ctx context.Context, prefix string, keep func(ke
 		n++
 	}
 	return n, nil
-}
-
-// checksum is the CRC32C of a body as S3 wants it.
-func checksum(body io.ReaderAt, size int64) (string, error) {
-	crc, err := objstore.CRC32C(body, size)
-	if err != nil {
-		return "", err
-	}
-	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc)), nil
 }

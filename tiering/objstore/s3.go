@@ -1,13 +1,18 @@
 package objstore
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // What the clients of S3's protocol share: the meaning of its errors and of its
@@ -64,8 +69,88 @@ func S3Meaning(status int, code string) error {
 	return nil
 }
 
-// RangeHeader asks for n bytes from off; "" for the whole object.
-func RangeHeader(off, n int64) string {
+// S3GetRange is GetRange of a client of S3. get sends one GET with that Range
+// header, or without one if it is "".
+func S3GetRange(key string, off, n int64, get func(header string) (io.ReadCloser, Reply, error)) (io.ReadCloser, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	if off < 0 {
+		return nil, fmt.Errorf("objstore: get %s: from %d: %w", key, off, ErrRange)
+	}
+	if n == 0 { // S3 has no such range: a byte tells whether the object is there
+		r, err := S3GetRange(key, 0, 1, get)
+		switch {
+		case err == nil:
+			r.Close()
+		case !errors.Is(err, ErrRange):
+			return nil, err
+		}
+		return http.NoBody, nil
+	}
+	body, reply, err := get(rangeHeader(off, n))
+	if err != nil {
+		return nil, err
+	}
+	if n, err = reply.check(off, n); err != nil {
+		body.Close()
+		return nil, fmt.Errorf("objstore: get %s: %w", key, err)
+	}
+	return Exact(body, n), nil
+}
+
+// S3Swap is Swap of a client of S3. get reads the object and its tag; put replaces
+// the object if it has that tag.
+func S3Swap(key string, old []byte, get func() (body io.ReadCloser, tag string, err error), put func(tag string) error) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	body, tag, err := get()
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	have, err := io.ReadAll(io.LimitReader(body, MaxSwap+1))
+	if err != nil {
+		return fmt.Errorf("objstore: swap %s: %w", key, err)
+	}
+	if !bytes.Equal(have, old) {
+		return fmt.Errorf("objstore: swap %s: %w", key, ErrChanged)
+	}
+	if err := put(tag); !errors.Is(err, ErrExists) {
+		return err
+	}
+	return fmt.Errorf("objstore: swap %s: %w", key, ErrChanged)
+}
+
+// conflicts is how often a conditional write is tried against others.
+const conflicts = 5
+
+// S3PutIf makes a conditional write. put sends it once, for the answer to a
+// repetition would not tell who wrote; but a conflict was surely not written.
+func S3PutIf(ctx context.Context, put func() error) error {
+	for try := 1; ; try++ {
+		err := put()
+		if !errors.Is(err, ErrConflict) || try == conflicts {
+			return err
+		}
+		if err := sleep(ctx, time.Duration(try)*50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// S3Checksum is the CRC32C of a body as S3 wants it.
+func S3Checksum(body io.ReaderAt, size int64) (string, error) {
+	crc, err := CRC32C(body, size)
+	if err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc)), nil
+}
+
+// rangeHeader asks for n bytes from off; "" for the whole object.
+func rangeHeader(off, n int64) string {
 	switch {
 	case off == 0 && n < 0:
 		return ""
@@ -82,11 +167,11 @@ type Reply struct {
 	ContentEncoding string
 }
 
-// Check tells how many bytes to take from the stream of a reply to n bytes from
+// check tells how many bytes to take from the stream of a reply to n bytes from
 // off, -1 for all there are. It refuses the reply that is not what was asked
 // for (D16): another range, the whole object in place of the middle of it, a
 // body that somebody on the way has compressed.
-func (r Reply) Check(off, n int64) (int64, error) {
+func (r Reply) check(off, n int64) (int64, error) {
 	switch strings.ToLower(r.ContentEncoding) {
 	case "", "identity", "aws-chunked":
 	default:

@@ -29,7 +29,7 @@ func TestReplyCheck(t *testing.T) {
 		{5, 3, Reply{ContentLength: 10}, 0, errAny},
 		{5, 3, Reply{ContentRange: "bytes 5-7/10", ContentEncoding: "gzip"}, 0, errAny},
 	} {
-		got, err := c.Check(c.off, c.n)
+		got, err := c.check(c.off, c.n)
 		switch {
 		case c.bad == nil && (err != nil || got != c.want), c.bad != nil && err == nil:
 			t.Errorf("%d bytes from %d, %+v: %d, %v; want %d, %v", c.n, c.off, c.Reply, got, err, c.want, c.bad)
@@ -51,7 +51,7 @@ func FuzzReply(f *testing.F) {
 		if off < 0 || n == 0 || n < -1 {
 			return
 		}
-		got, err := Reply{ContentRange: contentRange, ContentLength: length, ContentEncoding: encoding}.Check(off, n)
+		got, err := Reply{ContentRange: contentRange, ContentLength: length, ContentEncoding: encoding}.check(off, n)
 		if err == nil && n > 0 && got != n {
 			t.Errorf("%d bytes from %d, %q: takes %d", n, off, contentRange, got)
 		}
@@ -95,8 +95,8 @@ func TestRangeHeader(t *testing.T) {
 		off, n int64
 		want   string
 	}{{0, -1, ""}, {5, -1, "bytes=5-"}, {0, 1, "bytes=0-0"}, {5, 10, "bytes=5-14"}} {
-		if got := RangeHeader(c.off, c.n); got != c.want {
-			t.Errorf("RangeHeader(%d, %d) = %q, want %q", c.off, c.n, got, c.want)
+		if got := rangeHeader(c.off, c.n); got != c.want {
+			t.Errorf("rangeHeader(%d, %d) = %q, want %q", c.off, c.n, got, c.want)
 		}
 	}
 }

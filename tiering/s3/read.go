@@ -2,10 +2,7 @@ package s3
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -16,50 +13,25 @@ import (
 )
 
 func (s *Store) GetRange(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
-	if err := objstore.CheckKey(key); err != nil {
-		return nil, err
-	}
-	if off < 0 {
-		return nil, fmt.Errorf("s3: get %s: from %d: %w", key, off, objstore.ErrRange)
-	}
-	if n == 0 {
-		return s.empty(ctx, key)
-	}
-	in := &s3.GetObjectInput{Bucket: &s.bucket, Key: s.full(key)}
-	if h := objstore.RangeHeader(off, n); h != "" {
-		in.Range = &h
-	}
-	out, err := s.client.GetObject(ctx, in)
-	if err != nil {
-		return nil, s.mapped("get", key, err)
-	}
-	r := objstore.Reply{
-		ContentRange:    aws.ToString(out.ContentRange),
-		ContentLength:   -1,
-		ContentEncoding: aws.ToString(out.ContentEncoding),
-	}
-	if out.ContentLength != nil {
-		r.ContentLength = *out.ContentLength
-	}
-	n, err = r.Check(off, n)
-	if err != nil {
-		out.Body.Close()
-		return nil, fmt.Errorf("s3: get %s: %w", key, err)
-	}
-	return objstore.Exact(out.Body, n), nil
-}
-
-// empty answers a Get of no bytes: it tells whether the object is there.
-// S3 has no such range, so it asks for a byte.
-func (s *Store) empty(ctx context.Context, key string) (io.ReadCloser, error) {
-	r, err := s.GetRange(ctx, key, 0, 1)
-	switch {
-	case err == nil:
-		r.Close()
-	case !errors.Is(err, objstore.ErrRange):
-		return nil, err
-	}
-	return http.NoBody, nil
+	return objstore.S3GetRange(key, off, n, func(header string) (io.ReadCloser, objstore.Reply, error) {
+		in := &s3.GetObjectInput{Bucket: &s.bucket, Key: s.full(key)}
+		if header != "" {
+			in.Range = &header
+		}
+		out, err := s.client.GetObject(ctx, in)
+		if err != nil {
+			return nil, objstore.Reply{}, s.mapped("get", key, err)
+		}
+		r := objstore.Reply{
+			ContentRange:    aws.ToString(out.ContentRange),
+			ContentLength:   -1,
+			ContentEncoding: aws.ToString(out.ContentEncoding),
+		}
+		if out.ContentLength != nil {
+			r.ContentLength = *out.ContentLength
+		}
+		return out.Body, r, nil
+	})
 }
 
 func (s *Store) List(ctx context.Context, prefix string, yield func(objstore.Object) error) error {

@@ -3,8 +3,6 @@ package s3
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -31,9 +29,6 @@ func (s *Store) Put(ctx context.Context, key string, body io.ReaderAt, size int6
 	return s.mapped("put", key, s.put(ctx, &s3.PutObjectInput{Key: s.full(key)}, body, size))
 }
 
-// conflicts is how often a conditional write is tried against others.
-const conflicts = 5
-
 func (s *Store) Create(ctx context.Context, key string, value []byte) error {
 	if err := objstore.CheckKey(key); err != nil {
 		return err
@@ -42,44 +37,23 @@ func (s *Store) Create(ctx context.Context, key string, value []byte) error {
 }
 
 func (s *Store) Swap(ctx context.Context, key string, old, value []byte) error {
-	if err := objstore.CheckKey(key); err != nil {
-		return err
-	}
-	got, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.full(key)})
-	if err != nil {
-		return s.mapped("swap", key, err)
-	}
-	defer got.Body.Close()
-	have, err := io.ReadAll(io.LimitReader(got.Body, objstore.MaxSwap+1))
-	if err != nil {
-		return s.mapped("swap", key, err)
-	}
-	if !bytes.Equal(have, old) {
-		return fmt.Errorf("s3: swap %s: %w", key, objstore.ErrChanged)
-	}
-	err = s.putIf(ctx, "swap", key, value, func(in *s3.PutObjectInput) { in.IfMatch = got.ETag })
-	if errors.Is(err, objstore.ErrExists) {
-		return fmt.Errorf("s3: swap %s: %w", key, objstore.ErrChanged)
-	}
-	return err
+	return objstore.S3Swap(key, old, func() (io.ReadCloser, string, error) {
+		got, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.full(key)})
+		if err != nil {
+			return nil, "", s.mapped("swap", key, err)
+		}
+		return got.Body, aws.ToString(got.ETag), nil
+	}, func(tag string) error {
+		return s.putIf(ctx, "swap", key, value, func(in *s3.PutObjectInput) { in.IfMatch = &tag })
+	})
 }
 
-// putIf makes a conditional write. It is sent once, for the answer to a
-// repetition would not tell who wrote; but a conflict was surely not written.
 func (s *Store) putIf(ctx context.Context, op, key string, value []byte, condition func(*s3.PutObjectInput)) error {
-	for try := 1; ; try++ {
+	return objstore.S3PutIf(ctx, func() error {
 		in := &s3.PutObjectInput{Key: s.full(key)}
 		condition(in)
-		err := s.mapped(op, key, s.put(ctx, in, bytes.NewReader(value), int64(len(value)), once))
-		if !errors.Is(err, objstore.ErrConflict) || try == conflicts {
-			return err
-		}
-		select {
-		case <-time.After(time.Duration(try) * 50 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		return s.mapped(op, key, s.put(ctx, in, bytes.NewReader(value), int64(len(value)), once))
+	})
 }
 
 func (s *Store) put(ctx context.Context, in *s3.PutObjectInput, body io.ReaderAt, size int64, opts ...func(*s3.Options)) error {
@@ -88,7 +62,7 @@ func (s *Store) put(ctx context.Context, in *s3.PutObjectInput, body io.ReaderAt
 	in.ContentLength = &size
 	in.ContentType = aws.String("application/octet-stream")
 	if s.unsigned {
-		sum, err := checksum(body, size)
+		sum, err := objstore.S3Checksum(body, size)
 		if err != nil {
 			return err
 		}
@@ -133,7 +107,7 @@ func (s *Store) putPart(ctx context.Context, key string, upload *string, num int
 	in := &s3.UploadPartInput{Bucket: &s.bucket, Key: s.full(key), UploadId: upload, PartNumber: &num, Body: part, ContentLength: &size}
 	var opts []func(*s3.Options)
 	if s.unsigned {
-		sum, err := checksum(part, size)
+		sum, err := objstore.S3Checksum(part, size)
 		if err != nil {
 			return types.CompletedPart{}, s.mapped("put", key, err)
 		}
@@ -169,15 +143,6 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 // unsigned sends the payload without signing it; its CRC32C goes along.
 func unsigned(o *s3.Options) {
 	o.APIOptions = append(o.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
-}
-
-// checksum is the CRC32C of a body as S3 wants it.
-func checksum(body io.ReaderAt, size int64) (string, error) {
-	crc, err := objstore.CRC32C(body, size)
-	if err != nil {
-		return "", err
-	}
-	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc)), nil
 }
 
 func (s *Store) full(key string) *string {
