@@ -176,6 +176,29 @@ func TestTheTemporaryDirectoryIsNoKey(t *testing.T) {
 	}
 }
 
+// Another store's Delete may prune a directory at any moment of a Put that needs
+// it: mkdir then says that it is there, and the next call that it isn't.
+func TestPutMakesAPrunedDirectoryAgain(t *testing.T) {
+	for kind, err := range map[vfs.Kind]error{vfs.OpMkdir: os.ErrExist, vfs.OpSyncDir: os.ErrNotExist, vfs.OpRename: os.ErrNotExist} {
+		dir := t.TempDir()
+		var pruned, watch bool
+		fsys := vfs.Inject(vfs.OS(), func(op vfs.Op) error {
+			if !watch || op.Kind != kind || pruned {
+				return nil
+			}
+			pruned = true
+			return err
+		})
+		s := open(t, Config{Dir: dir, FS: fsys, MinFree: -1})
+		put(t, s, "first", "v")
+		watch = true
+		put(t, s, "t/0/a", "v")
+		if !pruned {
+			t.Errorf("no %v", kind)
+		}
+	}
+}
+
 // Brokers that start at once share a directory: none sweeps what another has just
 // begun to write.
 func TestStoresThatBeginTogetherLeaveEachOtherAlone(t *testing.T) {

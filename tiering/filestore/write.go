@@ -227,16 +227,17 @@ func copyAt(ctx context.Context, f vfs.File, body io.ReaderAt, size int64) error
 	return ctx.Err()
 }
 
-// publish renames a whole temporary file to path. A Delete may prune the
-// directory in between: then it is made again.
+// publish renames a whole temporary file to path. Another's Delete may prune the
+// directory at any moment before: then it is made again. (mkdir says that it exists
+// where it is pruned at the same time.)
 func (s *Store) publish(name, path string) error {
 	dir := filepath.Dir(path)
 	for try := 0; ; try++ {
-		if err := s.makeDurable(dir); err != nil {
-			return err
+		err := s.makeDurable(dir)
+		if err == nil {
+			err = s.fs.Rename(name, path)
 		}
-		err := s.fs.Rename(name, path)
-		if !errors.Is(err, fs.ErrNotExist) || try == 3 {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) || try == 10 {
 			return err
 		}
 		s.forget(dir)
