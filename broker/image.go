@@ -123,7 +123,11 @@ func (m *image) run(ctx context.Context) {
 // next waits for notes and shows a picture that holds them. After an error the
 // same notes come again.
 func (m *image) next(ctx context.Context) error {
-	short, cancel := context.WithDeadline(ctx, m.audit)
+	until := m.audit
+	if again := time.Now().Add(roleRetry); m.replicas.anyCramped() && again.Before(until) {
+		until = again
+	}
+	short, cancel := context.WithDeadline(ctx, until)
 	notes, err := m.store.Changes(short, m.last)
 	over := short.Err() != nil && ctx.Err() == nil
 	cancel()
@@ -156,8 +160,12 @@ func (m *image) next(ctx context.Context) error {
 // auditEvery is how often a hundredth of everything is read again.
 const auditEvery = time.Minute
 
-// look reads part of everything again, in case a note was lost.
+// look reads part of everything again, in case a note was lost. Before that is due
+// there are logs that wait for space.
 func (m *image) look(ctx context.Context) error {
+	if time.Now().Before(m.audit) {
+		return m.show(ctx)
+	}
 	first := m.audit.IsZero() // all has just been read
 	m.audit = time.Now().Add(auditEvery)
 	if first {
@@ -214,7 +222,7 @@ func (m *image) findVanished(ctx context.Context, x *topicIndex) error {
 }
 
 // draw makes a picture of what was read. Topics in which nothing has changed are
-// the last picture's.
+// the last picture's, but for those with a log that is to be opened yet.
 func (m *image) draw() *topicIndex {
 	x := &topicIndex{
 		byName:          make(map[string]*topic, len(m.meta.Topics)),
@@ -234,7 +242,7 @@ func (m *image) draw() *topicIndex {
 			continue
 		}
 		t := m.now.byName[name]
-		if t == nil || t.from != from || x.settings != m.now.settings {
+		if t == nil || t.from != from || x.settings != m.now.settings || m.replicas.isCramped(t.ID) {
 			t = drawTopic(x.settings, t, from)
 		}
 		x.byName[name], x.byID[t.ID] = t, t

@@ -152,10 +152,10 @@ func (b *Broker) strays(ctx context.Context) error {
 		b.log.Info("log of a deleted topic", "topic", f.Topic, "partition", f.Partition)
 		doomed = append(doomed, f.TopicPartition)
 	}
-	if len(doomed) == 0 {
-		return nil
+	if len(doomed) > 0 {
+		b.replicas.dir.Delete(doomed...)
 	}
-	return b.replicas.dir.Delete(doomed...)
+	return nil
 }
 
 // register makes this broker known, in a new broker epoch, and takes its lease.

@@ -72,10 +72,7 @@ func (rs *replicas) openLost(t *topic, name segment.TopicPartition) bool {
 		return false
 	}
 	// With the directory's memory of it the empty log would pass for a damaged one.
-	if err := rs.dir.Delete(name); err != nil {
-		rs.log.Error("forgetting a lost log", "topic", name.Topic, "partition", name.Partition, "err", err)
-		return false
-	}
+	rs.dir.Delete(name)
 	rs.lost.accept(name)
 	why := "as unclean.leader.election.enable allows"
 	if spare {

@@ -32,24 +32,22 @@ func (rs *replicas) leave(ctx context.Context, old, next *topicIndex) error {
 		next.byID[k.topic].parts[k.index] = nil
 		rs.log.Info("replica moved to other brokers; its log is deleted here", "topic", r.name.Topic, "partition", r.name.Partition)
 	}
-	return rs.forget(keys, names)
+	rs.forget(keys, names)
+	return nil
 }
 
 // forget deletes logs whose replicas have ended.
-func (rs *replicas) forget(keys []replicaKey, names []segment.TopicPartition) error {
+func (rs *replicas) forget(keys []replicaKey, names []segment.TopicPartition) {
 	if len(names) == 0 {
-		return nil
+		return
 	}
-	if err := rs.dir.Delete(names...); err != nil {
-		return err
-	}
+	rs.dir.Delete(names...)
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for i, k := range keys {
 		delete(rs.mu.all, k)
 		rs.lost.accept(names[i])
 	}
-	return nil
 }
 
 // movedFrom: others have taken the partition over from broker node. Both the topic
@@ -88,8 +86,8 @@ func (b *Broker) deleteMoved() error {
 		b.log.Info("log of a partition that was moved to other brokers is deleted", "topic", f.Topic, "partition", f.Partition)
 		doomed = append(doomed, f.TopicPartition)
 	}
-	if len(doomed) == 0 {
-		return nil
+	if len(doomed) > 0 {
+		b.replicas.dir.Delete(doomed...)
 	}
-	return b.replicas.dir.Delete(doomed...)
+	return nil
 }

@@ -55,6 +55,9 @@ type replicas struct {
 	mu struct {
 		sync.RWMutex
 		all map[replicaKey]*replica
+		// cramped are the topics that have a replica here without a log, since the
+		// disk has no space for one; image tries again.
+		cramped map[meta.TopicID]bool
 	}
 }
 
@@ -142,6 +145,7 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex, anew bool)
 		return err
 	}
 
+	cramped := rs.takeCramped() // drawn anew, every time
 	var g errgroup.Group
 	g.SetLimit(openers)
 	var moving sync.WaitGroup
@@ -155,7 +159,7 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex, anew bool)
 				continue
 			}
 			g.Go(func() error {
-				rs.bring(next, before, t, int32(p), anew, &moving)
+				rs.bring(next, before, t, int32(p), anew, cramped[id], &moving)
 				return nil
 			})
 		}
@@ -165,8 +169,49 @@ func (rs *replicas) apply(ctx context.Context, old, next *topicIndex, anew bool)
 	return nil
 }
 
-// bring makes one replica what picture next says, and enters it there.
-func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, anew bool, moving *sync.WaitGroup) {
+// takeCramped returns the topics whose logs wait for space, to be tried again.
+func (rs *replicas) takeCramped() map[meta.TopicID]bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	was := rs.mu.cramped
+	rs.mu.cramped = nil
+	return was
+}
+
+// isCramped: a log of the topic waits for space.
+func (rs *replicas) isCramped(id meta.TopicID) bool {
+	rs.mu.RLock()
+	defer rs.mu.RUnlock()
+	return rs.mu.cramped[id]
+}
+
+func (rs *replicas) anyCramped() bool {
+	rs.mu.RLock()
+	defer rs.mu.RUnlock()
+	return len(rs.mu.cramped) > 0
+}
+
+// notOpened tells of a log that can't be opened. Of one that waits for space that
+// was told when it began to.
+func (rs *replicas) notOpened(t *topic, p int32, err error, told bool) {
+	if !errors.Is(err, segment.ErrNoSpace) {
+		rs.log.Error("partition can't be opened", "topic", t.Name, "partition", p, "err", err)
+		return
+	}
+	if !told {
+		rs.log.Error("partition can't be opened; will retry until the disk has space", "topic", t.Name, "partition", p, "err", err)
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.mu.cramped == nil {
+		rs.mu.cramped = map[meta.TopicID]bool{}
+	}
+	rs.mu.cramped[t.ID] = true
+}
+
+// bring makes one replica what picture next says, and enters it there. cramped: its
+// log may have waited for space.
+func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, anew, cramped bool, moving *sync.WaitGroup) {
 	r := rs.get(t.ID, p)
 	opened := r == nil
 	if opened {
@@ -175,7 +220,7 @@ func (rs *replicas) bring(next *topicIndex, before, t *topic, p int32, anew bool
 		}
 		var err error
 		if r, err = rs.open(next, t, p); err != nil {
-			rs.log.Error("partition can't be opened", "topic", t.Name, "partition", p, "err", err)
+			rs.notOpened(t, p, err, cramped)
 			return
 		}
 	}
@@ -253,9 +298,11 @@ func (rs *replicas) openLocal(r *replica) (err error) {
 	r.local, err = rs.dir.Open(r.name, r.key.topic, r.options)
 	if errors.Is(err, segment.ErrTopicID) {
 		// Of another topic that had this name. It isn't ours to delete (B10, B14).
-		if err := rs.setAside(r.name); err != nil {
+		var aside string
+		if aside, err = rs.dir.SetAside(r.name); err != nil {
 			return err
 		}
+		rs.log.Warn("log of another topic with the same name set aside", "topic", r.name.Topic, "partition", r.name.Partition, "dir", aside)
 		r.local, err = rs.dir.Open(r.name, r.key.topic, r.options)
 	}
 	return err
@@ -280,17 +327,6 @@ func (rs *replicas) openArchived(r *replica) (err error) {
 	return err
 }
 
-// setAside renames the directory of a log that no topic of this cluster owns.
-func (rs *replicas) setAside(name segment.TopicPartition) error {
-	from := filepath.Join(rs.path, name.String())
-	to := from + "." + time.Now().UTC().Format("20060102T150405.000000000") + "-stray"
-	rs.log.Warn("log of another topic with the same name set aside", "topic", name.Topic, "partition", name.Partition, "dir", to)
-	if err := rs.fs.Rename(from, to); err != nil {
-		return err
-	}
-	return rs.fs.SyncDir(rs.path)
-}
-
 // drop ends the replicas of deleted topics, and deletes their logs.
 func (rs *replicas) drop(ctx context.Context, gone []*topic) error {
 	var keys []replicaKey
@@ -309,7 +345,8 @@ func (rs *replicas) drop(ctx context.Context, gone []*topic) error {
 			}
 		}
 	}
-	return rs.forget(keys, names)
+	rs.forget(keys, names)
+	return nil
 }
 
 // abandon ends the replicas of a topic that is gone without a trace of its

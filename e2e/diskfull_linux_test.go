@@ -208,3 +208,41 @@ func TestDirectoryArchiveLeavesTheReserve(t *testing.T) {
 	l.check()
 	harness.Eventually(t, time.Minute, "the archive goes on", func() bool { return !refused() })
 }
+
+// TestTopicDeletionFreesAFullDisk: on a disk without a free byte somebody deletes a
+// topic to get space. That is answered, and the space is there at once, though the
+// files of what is deleted stay for an hour where there is space.
+func TestTopicDeletionFreesAFullDisk(t *testing.T) {
+	for _, reserve := range []string{"-1", "0"} {
+		t.Run("log.dir.min.free.bytes="+reserve, func(t *testing.T) {
+			t.Parallel()
+			d := mountSmallDisk(t, 48<<20)
+			f := harness.Start(t, harness.Options{Data: filepath.Join(d.dir, "data"), Set: []string{
+				"log.segment.delete.delay.ms=3600000", "log.dir.min.free.bytes=" + reserve}})
+			createTopic(t, f.Addr, victimTopic, 2, map[string]string{"segment.bytes": "1048576"})
+			createTopic(t, f.Addr, "probe", 1, nil)
+			l := startLoad(t, f.Addr, victimTopic, loadShape{valueBytes: 16000, batchBytes: 64 << 10})
+			l.more(500)
+			l.finish()
+			d.fillTo(0)
+			harness.Eventually(t, 20*time.Second, "writes are refused by KAFKA_STORAGE_ERROR", func() bool {
+				d.fillTo(0)
+				err := write(t, f.Addr, "probe")
+				if err != nil && !errors.Is(err, kerr.KafkaStorageError) {
+					t.Fatalf("a write got %v", err)
+				}
+				return err != nil
+			})
+			// With no more than the command's own timeout.
+			began := time.Now()
+			harness.Must(t, time.Minute, "", harness.Binary(t), "topic", "delete", victimTopic, "-b", f.Addr)
+			t.Logf("deleted in %v", time.Since(began).Round(time.Millisecond))
+			harness.Eventually(t, backWithin, "writes are accepted", func() bool { return write(t, f.Addr, "probe") == nil })
+			t.Logf("first acknowledgement %v after the deletion began, %d KiB free", time.Since(began).Round(time.Millisecond), d.free()>>10)
+			createTopic(t, f.Addr, victimTopic, 1, nil)
+			if err := write(t, f.Addr, victimTopic); err != nil {
+				t.Errorf("a write to a new topic of that name: %v", err)
+			}
+		})
+	}
+}

@@ -297,6 +297,7 @@ func (l *Log) writeErrorLocked(h *handle, pos int64, err error) error {
 }
 
 func (l *Log) noSpaceLocked(err error) {
+	l.dir.space.full.Store(true)
 	if !l.mu.noSpace {
 		l.mu.noSpace = true
 		l.log.Error("disk is full: appends are refused until there is space", "err", err)
@@ -319,6 +320,14 @@ func (l *Log) ioErrorLocked(doing string, err error) error {
 // noFiles tells that there is no free descriptor, which will pass.
 func noFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// spaceError marks what will pass when there is space.
+func spaceError(err error) error {
+	if err != nil && noSpace(err) && !errors.Is(err, ErrNoSpace) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
 }
 
 func noSpace(err error) bool {

@@ -1,16 +1,13 @@
 package segment
 
 import (
-	"io/fs"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 )
 
 // chores is the one background goroutine of a directory: it looks at the disk's
-// free space, removes deleted files when their delay is over, and begins the
-// flushes that flush.ms makes due. No partition has a goroutine or timer.
+// free space, finishes deletions, removes deleted files when their delay is over,
+// and begins the flushes that flush.ms makes due. No partition has a goroutine or timer.
 type chores struct {
 	quit chan struct{}
 	wake chan struct{}
@@ -54,8 +51,7 @@ func (c *chores) run(d *Dir) {
 		case <-c.quit:
 			return
 		case <-tick.C:
-			d.checkSpace()
-			d.removeDue(d.cfg.Now())
+			d.tick()
 			c.kickPaused()
 		case <-fast.C:
 		case <-c.wake:
@@ -126,6 +122,17 @@ func (d *Dir) spend(n int) {
 	}
 }
 
+// tick is what is to be done now and then.
+func (d *Dir) tick() {
+	d.checkSpace()
+	if n := len(d.doomed()); n > 0 && d.finishDeletions() == nil {
+		d.log.Info("deleted partitions are off the disk", "partitions", n)
+	}
+	if d.removeDue(d.cfg.Now()) {
+		d.checkSpace()
+	}
+}
+
 func (d *Dir) checkSpace() {
 	if !d.space.check() {
 		return
@@ -136,68 +143,4 @@ func (d *Dir) checkSpace() {
 	} else {
 		d.log.Info("disk has its reserve again: appends are accepted", "dir", d.cfg.Path, "free_bytes", s.Free)
 	}
-}
-
-// deletion is a file or directory that is deleted but for its bytes.
-type deletion struct {
-	path string
-	due  time.Time
-}
-
-// deleteLater removes path, already out of the way under another name, after
-// delay.
-func (d *Dir) deleteLater(path string, delayMs int64) {
-	due := d.cfg.Now().Add(time.Duration(min(delayMs, never/int64(time.Millisecond))) * time.Millisecond)
-	d.mu.Lock()
-	d.mu.deletions = append(d.mu.deletions, deletion{path, due})
-	d.mu.Unlock()
-}
-
-// findDeleted takes up the deletions that the last process left.
-func (d *Dir) findDeleted() {
-	entries, err := d.fs.ReadDir(d.cfg.Path)
-	if err != nil {
-		return // Partitions will say so
-	}
-	for _, e := range entries {
-		if e.IsDir() && strings.HasSuffix(e.Name(), deletedDir) {
-			d.deleteLater(d.path(e.Name()), 0)
-		}
-	}
-}
-
-func (d *Dir) removeDue(now time.Time) {
-	d.mu.Lock()
-	var due []string
-	kept := d.mu.deletions[:0]
-	for _, x := range d.mu.deletions {
-		if x.due.After(now) {
-			kept = append(kept, x)
-		} else {
-			due = append(due, x.path)
-		}
-	}
-	d.mu.deletions = kept
-	d.mu.Unlock()
-	for _, path := range due {
-		if err := d.removeTree(path); err != nil {
-			d.log.Warn("a deleted file can't be removed; the next start tries again", "path", path, "err", err)
-		}
-	}
-}
-
-// removeTree removes a file, or a directory of files.
-func (d *Dir) removeTree(path string) error {
-	if info, err := d.fs.Stat(path); err == nil && info.IsDir {
-		var entries []fs.DirEntry
-		if entries, err = d.fs.ReadDir(path); err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if err := removeIfThere(d.fs, filepath.Join(path, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return removeIfThere(d.fs, path)
 }

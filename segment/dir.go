@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -63,11 +62,16 @@ type Dir struct {
 		// What the checkpoint files said at open, of partitions not yet opened.
 		recovery, hw, start map[TopicPartition]int64
 		deletions           []deletion
+		// doomed are the deleted partitions whose directories have their names
+		// still, each with its file.delete.delay.ms; see Delete.
+		doomed map[TopicPartition]int64
 	}
-	points sync.Mutex // held while the recovery points are written
-	starts shared
-	root   shared
-	chores chores
+	points     sync.Mutex // held while the recovery points are written
+	burying    sync.Mutex // held while deletions are finished
+	watermarks shared
+	starts     shared
+	root       shared
+	chores     chores
 }
 
 const (
@@ -94,7 +98,7 @@ func OpenDir(c DirConfig) (*Dir, error) {
 	d := &Dir{cfg: c, fs: c.FS, log: c.Log, handles: newHandles(c.FS, c.MaxOpenFiles), syncs: make(chan struct{}, c.MaxSyncs)}
 	d.space = space{fs: c.FS, dir: c.Path, reserve: c.MinFreeBytes}
 	d.metrics = newMetrics(c.Registerer, d)
-	d.mu.logs = map[TopicPartition]*Log{}
+	d.mu.logs, d.mu.doomed = map[TopicPartition]*Log{}, map[TopicPartition]int64{}
 	if err := makeDir(c.FS, c.Path); err != nil {
 		return nil, fmt.Errorf("segment: open log directory: %w", err)
 	}
@@ -290,6 +294,12 @@ func (d *Dir) Open(tp TopicPartition, topicID [16]byte, o Options) (*Log, error)
 	if !ValidTopic(tp.Topic) || tp.Partition < 0 {
 		return nil, fmt.Errorf("segment: open %q: not a partition", tp)
 	}
+	if d.isDoomed(tp) {
+		// Its checkpoints, which are on disk still, must not become the new log's.
+		if err := d.finishDeletions(); err != nil {
+			return nil, fmt.Errorf("segment: open %s: deleting the last log of that name: %w", tp, spaceError(err))
+		}
+	}
 	old := d.Get(tp)
 	var how opening
 	if old != nil {
@@ -320,7 +330,7 @@ func (d *Dir) Open(tp TopicPartition, topicID [16]byte, o Options) (*Log, error)
 	if err := l.openLocked(how); err != nil {
 		l.mu.closed = true
 		d.forget(l)
-		return nil, fmt.Errorf("segment: open %s: %w", tp, err)
+		return nil, fmt.Errorf("segment: open %s: %w", tp, spaceError(err))
 	}
 	return l, nil
 }
@@ -350,60 +360,4 @@ func (d *Dir) failpoint(name string) error {
 		return nil
 	}
 	return d.cfg.Failpoint(name)
-}
-
-// Delete closes logs and deletes them: their directories get other names at once
-// and go after file.delete.delay.ms, when readers are done with them. What doesn't
-// lie on disk is no error. All of a topic's partitions in one call cost one sync
-// of the directory and one checkpoint.
-func (d *Dir) Delete(tps ...TopicPartition) error {
-	for _, tp := range tps {
-		if err := d.setAside(tp); err != nil {
-			return fmt.Errorf("segment: delete %s: %w", tp, err)
-		}
-	}
-	if err := d.fs.SyncDir(d.cfg.Path); err != nil {
-		return fmt.Errorf("segment: delete partitions: %w", err)
-	}
-	// Else a new partition of this name would begin with the old checkpoints.
-	return d.Checkpoint()
-}
-
-// setAside closes the log of tp and renames its directory, to be removed later.
-func (d *Dir) setAside(tp TopicPartition) error {
-	d.mu.Lock()
-	l := d.mu.logs[tp]
-	d.mu.Unlock()
-	delay := Options{}.withDefaults().FileDeleteDelayMs
-	if l != nil {
-		delay = l.opts.Load().FileDeleteDelayMs
-		l.discard()
-		d.forget(l)
-	}
-	if err := d.failpoint("segment.delete"); err != nil {
-		return err
-	}
-	gone := d.path(deletedName(tp))
-	err := d.fs.Rename(d.path(tp.String()), gone)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	d.mu.Lock()
-	delete(d.mu.recovery, tp)
-	delete(d.mu.hw, tp)
-	delete(d.mu.start, tp)
-	d.mu.Unlock()
-	if err == nil {
-		d.deleteLater(gone, delay)
-	}
-	return nil
-}
-
-// deletedName is Kafka's: <topic>-<partition>.<id>-delete, the topic cut so that
-// the whole is a file name.
-func deletedName(tp TopicPartition) string {
-	var id [16]byte
-	rand.Read(id[:]) // never fails
-	end := fmt.Sprintf("-%d.%x%s", tp.Partition, id, deletedDir)
-	return tp.Topic[:min(len(tp.Topic), 255-len(end))] + end
 }

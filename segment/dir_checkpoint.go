@@ -82,15 +82,26 @@ func (d *Dir) Checkpoint() error {
 		l.setPoint()
 		return nil
 	})
-	hw := d.merged(d.mu.hw, func(l *Log) (int64, bool) { return l.st.load().HighWatermark, true })
-	err := d.writePoints()
-	if err == nil {
-		err = replaceFile(d.fs, d.path(highWatermarkFile), appendOffsetCheckpoint(nil, hw), true)
-	}
-	if err != nil {
+	if err := d.writeCheckpoints(); err != nil {
 		return fmt.Errorf("segment: checkpoint: %w", err)
 	}
+	return nil
+}
+
+// writeCheckpoints writes what the logs tell without waiting for anybody.
+func (d *Dir) writeCheckpoints() error {
+	if err := d.writePoints(); err != nil {
+		return err
+	}
+	if err := d.watermarks.do(d.writeWatermarks); err != nil {
+		return err
+	}
 	return d.persistStarts()
+}
+
+func (d *Dir) writeWatermarks() error {
+	offsets := d.merged(d.mu.hw, func(l *Log) (int64, bool) { return l.st.load().HighWatermark, true })
+	return replaceFile(d.fs, d.path(highWatermarkFile), appendOffsetCheckpoint(nil, offsets), true)
 }
 
 // writePoints writes the recovery points. What it writes it reads under the lock,
@@ -115,7 +126,7 @@ func (d *Dir) Close(m CleanMark) error {
 	d.chores.stop()
 
 	err := d.each((*Log).Close)
-	err = errors.Join(err, d.Checkpoint())
+	err = errors.Join(err, d.finishDeletions(), d.Checkpoint())
 	if err == nil {
 		// After all flushes: a mark vouches for what it finds (hazard C14).
 		err = replaceFile(d.fs, d.path(cleanFile), m.append(nil), true)

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"firn/segment/vfs"
 )
@@ -125,9 +128,7 @@ func TestDeletePartition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Delete(testTP); err != nil {
-		t.Fatal(err)
-	}
+	d.Delete(testTP)
 	if _, err := l.Append(records(1, 1, testNow), AppendOptions{Now: testNow}); !errors.Is(err, ErrClosed) {
 		t.Errorf("append after Delete: %v", err)
 	}
@@ -198,6 +199,30 @@ func TestCheckpointFiles(t *testing.T) {
 		if got := string(fileBytes(t, fsys, "/logs/"+name)); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
+	}
+}
+
+// Checkpoints come from a timer, from deletions and from changes of the log start.
+func TestCheckpointsAtTheSameTime(t *testing.T) {
+	d := openDir(t, testConfig(t, vfs.Inject(vfs.NewMem(), func(op vfs.Op) error {
+		if op.Changes() {
+			runtime.Gosched() // others have a go between any two calls
+		}
+		return nil
+	})))
+	mustAppend(t, openLog(t, d, Options{}), records(5, 1, testNow))
+	var g errgroup.Group
+	for range 4 {
+		g.Go(func() error {
+			var err error
+			for range 20 {
+				err = errors.Join(err, d.Checkpoint())
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -21,6 +21,7 @@
 //	    leader-epoch-checkpoint              the epoch chain
 //	    partition.metadata                   topic id
 //	  topic-1.<id>-delete/                   a deleted partition, until its delay is over
+//	                                         or the disk is short of space
 //
 // A segment's name is its first offset. A batch is Kafka's format v2 (package
 // batch). The index files are a function of the .log file and of
@@ -82,6 +83,8 @@
 //	                              records are lost, and harm nobody
 //	snapshot torn or missing      an older one, and the batches since
 //	*.deleted, *-delete           deleted for good
+//	partition's deletion begun    its directory, whole or with no more than its topic
+//	                              id: whoever knows that the topic is gone deletes it
 //	*.tmp                         removed: what it was to replace is as it was
 //	truncation half done          the log as before, as after, or cut at a
 //	                              segment border in between

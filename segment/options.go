@@ -52,7 +52,7 @@ type Options struct {
 	// RetentionBytes (retention.bytes); -1 is without end, and the default.
 	RetentionBytes int64
 	// FileDeleteDelayMs (file.delete.delay.ms) is how long a deleted file stays
-	// on disk for readers that hold it. 60 s.
+	// on disk for readers that hold it, unless the disk is short of space. 60 s.
 	FileDeleteDelayMs int64
 	// ProducerExpirationMs (producer.id.expiration.ms) is how long a silent
 	// producer is remembered. 1 day.

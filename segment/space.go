@@ -13,6 +13,7 @@ type space struct {
 	dir     string
 	reserve int64 // -1 none, 0 the smaller of 5 % and 5 GiB
 	low     atomic.Bool
+	full    atomic.Bool // a write has found the disk full since somebody made space
 	free    atomic.Int64
 	total   atomic.Int64
 }

@@ -1,0 +1,86 @@
+package broker
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"firn/segment/batch"
+	"firn/segment/vfs"
+)
+
+// startOnDisk starts a broker whose logs lie on a disk that can be filled.
+func startOnDisk(t *testing.T) (*node, *vfs.Injector) {
+	t.Helper()
+	disk := vfs.Inject(vfs.OS(), nil)
+	n := &node{t: t, dir: t.TempDir(), disk: disk, set: map[string]string{"num.partitions": "1"}}
+	n.start()
+	t.Cleanup(func() { n.stop() })
+	return n, disk
+}
+
+// createFor is create, by a client that waits for so long.
+func (n *node) createFor(name string, timeout time.Duration) int16 {
+	n.t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Version, req.TimeoutMillis = 7, int32(timeout.Milliseconds())
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 1, 1
+	req.Topics = append(req.Topics, topic)
+	return ask[*kmsg.CreateTopicsResponse](n, req).Topics[0].ErrorCode
+}
+
+// On a disk without a free byte a topic can be deleted, and what follows isn't held
+// up: other topics have the space.
+func TestATopicIsDeletedOnAFullDisk(t *testing.T) {
+	n, disk := startOnDisk(t)
+	n.create("old", 2)
+	for range 20 {
+		n.append("old", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+	}
+	if err := n.replicas.dir.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	disk.SetQuota(0)
+	if code := n.delete("old"); code != 0 {
+		t.Errorf("deletion: %v", kerr.ErrorForCode(code))
+	}
+	if code := n.createFor("new", patience); code != 0 {
+		t.Errorf("creation of another topic: %v", kerr.ErrorForCode(code))
+	}
+	if code := n.createFor("old", patience); code != 0 {
+		t.Fatalf("creation of a topic of the same name: %v", kerr.ErrorForCode(code))
+	}
+	if o := n.hosted("old").local.Offsets(); o.End != 0 || o.LogStart != 0 {
+		t.Errorf("the new topic begins with %+v", o)
+	}
+	if gone, err := filepath.Glob(filepath.Join(n.dir, "logs", "*-delete")); err != nil || len(gone) != 0 {
+		t.Errorf("still on disk: %v, %v", gone, err)
+	}
+}
+
+// A topic that is created when there is no space for its log is served as soon as
+// there is, without anybody's doing.
+func TestATopicCreatedOnAFullDiskWaitsForSpace(t *testing.T) {
+	n, disk := startOnDisk(t)
+	disk.SetQuota(0)
+	if code := n.createFor("t", 100*time.Millisecond); code != kerr.RequestTimedOut.Code {
+		t.Errorf("creation on a full disk: %v", kerr.ErrorForCode(code))
+	}
+	disk.SetQuota(-1)
+	eventually(t, "it is served", func() bool {
+		part := n.topics.Load().byName["t"].partition(0)
+		if part == nil {
+			return false
+		}
+		_, _, here := part.Leader()
+		return here
+	})
+	eventually(t, "appends are taken", func() bool {
+		_, err := n.tryAppend("t", 0, n.batch(batch.Spec{}, 1))
+		return err == nil
+	})
+}
