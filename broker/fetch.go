@@ -302,25 +302,14 @@ func (f *fetcher) register() (come bool) {
 			continue
 		}
 		// What was visible has been read, as far as it may be.
-		past := max(p.want.Offset, end(&p.res.Offsets, f.until))
+		past := max(p.want.Offset, p.res.Offsets.Bound(f.until))
 		f.waiter.Add(p.p, past, f.until)
 		o, err := p.p.Offsets(replication.View{Epoch: replication.AnyEpoch, Follower: f.follower, Replica: f.replica.admitted()})
-		if err != nil || end(&o, f.until) > past || o.LogStart > p.want.Offset {
+		if err != nil || o.Bound(f.until) > past || o.LogStart > p.want.Offset {
 			come = true
 		}
 	}
 	return come
-}
-
-// end is where a reading ends.
-func end(o *segment.Offsets, until segment.Until) int64 {
-	switch until {
-	case segment.UntilStable:
-		return o.Stable
-	case segment.UntilCounted:
-		return o.Counted
-	}
-	return o.HighWatermark
 }
 
 // releaseRead lets go of what was read, which pins files, before a wait.

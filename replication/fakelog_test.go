@@ -75,7 +75,7 @@ func (l *fakeLog) TruncateTo(end int64) error { return nil }
 func (l *fakeLog) Read(r segment.ReadRequest) (segment.ReadResult, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := max(0, position(&l.o, r.Until)-r.Offset)
+	n := max(0, l.o.Bound(r.Until)-r.Offset)
 	return segment.ReadResult{
 		Offsets: l.o,
 		Records: segment.NewRecords(nil, segment.Part{Mem: records(int(n)), Len: int(8 * n)}),

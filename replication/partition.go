@@ -207,16 +207,5 @@ func (p *Partition) Latest(v View, until segment.Until) (int64, error) {
 	if r.leading && o.HighWatermark < r.start {
 		return 0, ErrOffsetNotAvailable
 	}
-	return position(&o, until), nil
-}
-
-// position is where until ends.
-func position(o *segment.Offsets, until segment.Until) int64 {
-	switch until {
-	case segment.UntilStable:
-		return o.Stable
-	case segment.UntilCounted:
-		return o.Counted
-	}
-	return o.HighWatermark
+	return o.Bound(until), nil
 }

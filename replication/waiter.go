@@ -105,7 +105,7 @@ func (l *waitList) add(e *waitEntry) {
 	// visible yet, the next advance shows more than what is counted from here
 	// on: then any advance wakes.
 	o := e.p.log.Offsets()
-	e.eager = e.w.missing.Load() <= 1 || position(&o, e.until) < o.End
+	e.eager = e.w.missing.Load() <= 1 || o.Bound(e.until) < o.End
 	e.seen = l.bytes.Load()
 }
 
@@ -131,7 +131,7 @@ func (p *Partition) wake() {
 	defer l.mu.Unlock()
 	o := p.log.Offsets()
 	for _, e := range l.list {
-		if e.past < o.LogStart || e.past < position(&o, e.until) && e.reached(l.bytes.Load()) {
+		if e.past < o.LogStart || e.past < o.Bound(e.until) && e.reached(l.bytes.Load()) {
 			e.w.wake()
 		}
 	}

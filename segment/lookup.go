@@ -37,7 +37,7 @@ func (l *Log) lookup(ctx context.Context, until Until, f func(s snapshot, from, 
 			}
 		}
 		s := l.st.load()
-		from, below := max(s.LogStart, s.LocalStart), s.bound(until)
+		from, below := max(s.LogStart, s.LocalStart), s.Bound(until)
 		if from >= below {
 			return noTime, nil
 		}

@@ -63,7 +63,7 @@ func compareLookups(t *testing.T, l *Log, model []rec, rng *rand.Rand) {
 	t.Helper()
 	o := l.Offsets()
 	for _, until := range []Until{UntilHighWatermark, UntilCounted} {
-		in := model[o.LogStart:o.bound(until)]
+		in := model[o.LogStart:o.Bound(until)]
 		newest := rec{-1, -1}
 		for _, r := range in {
 			if r.time > newest.time {
@@ -72,7 +72,7 @@ func compareLookups(t *testing.T, l *Log, model []rec, rng *rand.Rand) {
 		}
 		got, err := l.OffsetOfMaxTime(context.Background(), until)
 		if err != nil || got.Offset != newest.offset || got.Timestamp != newest.time {
-			t.Fatalf("OffsetOfMaxTime in [%d,%d): %+v, %v; want %+v", o.LogStart, o.bound(until), got, err, newest)
+			t.Fatalf("OffsetOfMaxTime in [%d,%d): %+v, %v; want %+v", o.LogStart, o.Bound(until), got, err, newest)
 		}
 		for range 150 {
 			ts := testNow + rng.Int64N(int64(len(model))*12+4000) - 2000
@@ -88,7 +88,7 @@ func compareLookups(t *testing.T, l *Log, model []rec, rng *rand.Rand) {
 			}
 			got, err := l.OffsetForTime(context.Background(), ts, until)
 			if err != nil || got.Offset != want.offset || got.Timestamp != want.time {
-				t.Fatalf("OffsetForTime(%d) in [%d,%d): %+v, %v; want %+v", ts, o.LogStart, o.bound(until), got, err, want)
+				t.Fatalf("OffsetForTime(%d) in [%d,%d): %+v, %v; want %+v", ts, o.LogStart, o.Bound(until), got, err, want)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func (l *Log) read(r ReadRequest) (ReadResult, error) {
 	}
 	s := l.st.load()
 	res := ReadResult{Offsets: s.Offsets}
-	bound := s.bound(r.Until)
+	bound := s.Bound(r.Until)
 	switch {
 	case r.Offset < s.LogStart || r.Offset > s.End:
 		return res, fmt.Errorf("%w: %d, log is %d to %d", ErrOffsetOutOfRange, r.Offset, s.LogStart, s.End)

@@ -95,17 +95,6 @@ func (s *state) publishLocked() {
 	s.seq.Add(1)
 }
 
-// bound is the end of a read.
-func (o Offsets) bound(u Until) int64 {
-	switch u {
-	case UntilStable:
-		return o.Stable
-	case UntilCounted:
-		return o.Counted
-	}
-	return o.HighWatermark
-}
-
 // find returns the segment that holds offset, or would; nil below the first.
 func (v *view) find(offset int64) *segment {
 	if offset >= v.active.base {

@@ -37,6 +37,17 @@ const (
 	UntilCounted                    // a replica's fetch
 )
 
+// Bound is the end that u names.
+func (o *Offsets) Bound(u Until) int64 {
+	switch u {
+	case UntilStable:
+		return o.Stable
+	case UntilCounted:
+		return o.Counted
+	}
+	return o.HighWatermark
+}
+
 // ReadRequest asks for batches from the one that holds Offset on.
 type ReadRequest struct {
 	Offset   int64

@@ -57,15 +57,7 @@ func (st *coldStream) read(r segment.ReadRequest, at segment.Offsets) (segment.R
 		st.cs.At(&st.ix.Object, int(st.pos/BlockSize), 1)
 	}
 	st.moved = false
-	below := at.LocalStart
-	switch r.Until {
-	case segment.UntilHighWatermark:
-		below = min(below, at.HighWatermark)
-	case segment.UntilStable:
-		below = min(below, at.Stable)
-	case segment.UntilCounted:
-		below = min(below, at.Counted)
-	}
+	below := min(at.LocalStart, at.Bound(r.Until))
 	for st.next < below {
 		if wait, err := st.find(); wait != nil || err != nil {
 			return segment.ReadResult{Pending: wait}, err

@@ -27,7 +27,7 @@ func (l *Log) OffsetForTime(ctx context.Context, ts int64, until segment.Until) 
 		o := l.Offsets()
 		from = max(from, o.LogStart)
 		if from < o.LocalStart {
-			found, err := l.coldFirst(ctx, ts, from, min(o.LocalStart, bound(o, until)))
+			found, err := l.coldFirst(ctx, ts, from, min(o.LocalStart, o.Bound(until)))
 			if err != nil || found.Offset >= 0 {
 				return found, err
 			}
@@ -58,7 +58,7 @@ func (l *Log) OffsetOfMaxTime(ctx context.Context, until segment.Until) (segment
 		if err != nil {
 			return local, err
 		}
-		below := min(o.LocalStart, bound(o, until))
+		below := min(o.LocalStart, o.Bound(until))
 		if o.LogStart < below {
 			m, err := await(ctx, l.manifest)
 			if err != nil {
@@ -80,15 +80,4 @@ func (l *Log) OffsetOfMaxTime(ctx context.Context, until segment.Until) (segment
 			return local, nil
 		}
 	}
-}
-
-// bound is the end that until names.
-func bound(o segment.Offsets, until segment.Until) int64 {
-	switch until {
-	case segment.UntilStable:
-		return o.Stable
-	case segment.UntilCounted:
-		return o.Counted
-	}
-	return o.HighWatermark
 }
