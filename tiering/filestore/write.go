@@ -227,9 +227,13 @@ func copyAt(ctx context.Context, f vfs.File, body io.ReaderAt, size int64) error
 	return ctx.Err()
 }
 
+// publishTries bounds the rounds of publish, should a directory never come to stay.
+const publishTries = 1000
+
 // publish renames a whole temporary file to path. Another's Delete may prune the
 // directory at any moment before: then it is made again. (mkdir says that it exists
-// where it is pruned at the same time.)
+// where it is pruned at the same time.) Brokers that put and delete the same few
+// keys can prune it many times in a row, and a round costs nothing.
 func (s *Store) publish(name, path string) error {
 	dir := filepath.Dir(path)
 	for try := 0; ; try++ {
@@ -237,7 +241,7 @@ func (s *Store) publish(name, path string) error {
 		if err == nil {
 			err = s.fs.Rename(name, path)
 		}
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) || try == 10 {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) || try == publishTries {
 			return err
 		}
 		s.forget(dir)
