@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -29,6 +30,8 @@ var errorTable = []struct {
 	{replication.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
 	{replication.ErrMovedToArchive, kerr.OffsetMovedToTieredStorage},
 	{segment.ErrNoSpace, kerr.KafkaStorageError},
+	{syscall.ENOSPC, kerr.KafkaStorageError}, // of the metadata file
+	{syscall.EDQUOT, kerr.KafkaStorageError},
 	{segment.ErrFailed, kerr.KafkaStorageError},
 	{segment.ErrQuarantined, kerr.KafkaStorageError},
 	{segment.ErrClosed, kerr.NotLeaderForPartition},

@@ -38,6 +38,7 @@ func (s *Store) Commit(ctx context.Context, ops ...meta.Op) error {
 		s.commit.err = fmt.Errorf("solo: commit: %w", err)
 		return s.commit.err
 	}
+	s.keepRoom()
 	if note != nil {
 		s.notes.Add(*note)
 	}

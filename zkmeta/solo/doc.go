@@ -30,4 +30,5 @@
 // later sync could succeed without having written what failed before. A full
 // disk is another matter: it shows before the page that names the others is
 // written, so that nothing has happened, and commits go on when there is space.
+// While there is some, the disk is had to keep 4 MiB for the next commits (Linux).
 package solo

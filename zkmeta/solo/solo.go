@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -43,6 +44,8 @@ var (
 // Store is a meta.Store in one file.
 type Store struct {
 	db      *bbolt.DB
+	file    *os.File // db's
+	kept    int64    // that many bytes of it the disk keeps; see keepRoom
 	session int64
 	notes   *meta.Notes
 	lost    chan struct{}
@@ -65,9 +68,15 @@ func Open(path string) (*Store, error) { return openFile(path, false) }
 func OpenMoved(path string) (*Store, error) { return openFile(path, true) }
 
 func openFile(path string, moved bool) (*Store, error) {
+	s := &Store{lost: make(chan struct{})}
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		Timeout:      lockWait,
 		FreelistType: bbolt.FreelistMapType,
+		OpenFile: func(name string, flag int, perm os.FileMode) (f *os.File, err error) {
+			f, err = os.OpenFile(name, flag, perm)
+			s.file = f
+			return f, err
+		},
 	})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%w: %s", ErrInUse, path)
@@ -75,13 +84,29 @@ func openFile(path string, moved bool) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("solo: opening %s: %w", path, err)
 	}
-	s := &Store{db: db, lost: make(chan struct{})}
+	s.db = db
 	s.close = sync.OnceValue(s.closeOnce)
 	if err := db.Update(func(tx *bbolt.Tx) error { return s.begin(tx, moved) }); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("solo: opening %s: %w", path, err)
 	}
+	s.keepRoom()
 	return s, nil
+}
+
+// room is more than a commit of the most operations and bytes (Z2) writes.
+const room = 4 << 20
+
+// keepRoom has the disk keep room for the next commits, if it has some: on a full
+// disk a topic can be deleted then, which writes before anything is free.
+func (s *Store) keepRoom() {
+	info, err := s.file.Stat()
+	if err != nil || info.Size()+room <= s.kept {
+		return
+	}
+	if setAside(s.file, info.Size()+room) == nil {
+		s.kept = info.Size() + room
+	}
 }
 
 // begin begins a session.

@@ -12,11 +12,10 @@ import (
 	"firn/replication/meta"
 )
 
-// A full disk refuses commits, keeps what there was, and is got over: uploads
-// need the store to make room.
-func TestFullDiskIsGotOver(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
+func smallDisk(t *testing.T, size string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Skip("no right to mount a small disk:", err)
 	}
 	t.Cleanup(func() {
@@ -24,6 +23,13 @@ func TestFullDiskIsGotOver(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return dir
+}
+
+// A full disk refuses commits, keeps what there was, and is got over: uploads
+// need the store to make room.
+func TestFullDiskIsGotOver(t *testing.T) {
+	dir := smallDisk(t, "512k")
 	ctx := context.Background()
 	path := filepath.Join(dir, "meta.db")
 	s := open(t, path)
@@ -65,5 +71,35 @@ func TestFullDiskIsGotOver(t *testing.T) {
 	closeStore(t, s)
 	s = open(t, path)
 	check(n + 3)
+	closeStore(t, s)
+}
+
+// What is deleted makes space, so on a full disk there is room for the commits that
+// delete, which write before anything is free: those of a topic of many partitions.
+func TestAFullDiskTakesDeletions(t *testing.T) {
+	dir := smallDisk(t, "8m")
+	ctx := context.Background()
+	path := filepath.Join(dir, "meta.db")
+	s := open(t, path)
+	node := func(i int) string { return fmt.Sprintf("/%05d", i) }
+	const nodes, large = 3000, 16 << 10
+	for n := range nodes {
+		if err := s.Commit(ctx, meta.Op{Kind: meta.Create, Path: node(n), Value: make([]byte, 300)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 16<<20), 0o600)
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	for again := range 3 {
+		ops := []meta.Op{{Kind: meta.Create, Path: fmt.Sprintf("/tombstone%d", again), Value: make([]byte, large)}}
+		for n := again; n < nodes; n += 10 {
+			ops = append(ops, meta.Op{Kind: meta.Delete, Path: node(n), Version: meta.AnyVersion})
+		}
+		if err := s.Commit(ctx, ops...); err != nil {
+			t.Fatalf("deletion %d: %v", again, err)
+		}
+	}
 	closeStore(t, s)
 }

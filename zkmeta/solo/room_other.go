@@ -1,0 +1,7 @@
+//go:build !linux
+
+package solo
+
+import "os"
+
+func setAside(*os.File, int64) error { return nil }
