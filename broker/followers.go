@@ -99,16 +99,6 @@ func (fs *followers) assign(p *replication.Partition) {
 	}
 }
 
-// drop ends the following of a replica that goes.
-func (fs *followers) drop(p *replication.Partition) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if s := fs.mu.of[p]; s != nil {
-		s.change(func(f *replication.Fetcher) { f.Unfollow(p) })
-		delete(fs.mu.of, p)
-	}
-}
-
 // sourceLocked is the fetcher that follows p from a broker.
 func (fs *followers) sourceLocked(broker int32, p *replication.Partition) *source {
 	c := fs.b.settings()

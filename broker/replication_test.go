@@ -104,8 +104,11 @@ func (n *node) standStill(p *replication.Partition) (goOn func()) {
 	fs.mu.Lock()
 	ctx := fs.mu.ctx
 	fs.mu.ctx = nil
+	if s := fs.mu.of[p]; s != nil {
+		s.change(func(f *replication.Fetcher) { f.Unfollow(p) })
+		delete(fs.mu.of, p)
+	}
 	fs.mu.Unlock()
-	fs.drop(p)
 	return func() {
 		fs.mu.Lock()
 		fs.mu.ctx = ctx

@@ -291,7 +291,7 @@ var ErrTopicID = errors.New("segment: directory belongs to another topic id")
 // Open opens the log of tp, and creates it if it doesn't lie on disk. A damaged
 // log opens too: Log.Err tells.
 func (d *Dir) Open(tp TopicPartition, topicID [16]byte, o Options) (*Log, error) {
-	if !ValidTopic(tp.Topic) || tp.Partition < 0 {
+	if !validTopic(tp.Topic) || tp.Partition < 0 {
 		return nil, fmt.Errorf("segment: open %q: not a partition", tp)
 	}
 	if d.isDoomed(tp) {

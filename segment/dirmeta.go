@@ -169,15 +169,15 @@ func parseDirName(name string) (TopicPartition, bool) {
 		return TopicPartition{}, false
 	}
 	p, err := strconv.ParseInt(name[i+1:], 10, 32)
-	if err != nil || p < 0 || !ValidTopic(name[:i]) || name != (TopicPartition{name[:i], int32(p)}).String() {
+	if err != nil || p < 0 || !validTopic(name[:i]) || name != (TopicPartition{name[:i], int32(p)}).String() {
 		return TopicPartition{}, false
 	}
 	return TopicPartition{name[:i], int32(p)}, true
 }
 
-// ValidTopic tells a name that Kafka allows for a topic, and that is safe as
+// validTopic tells a name that Kafka allows for a topic, and that is safe as
 // part of a file name.
-func ValidTopic(name string) bool {
+func validTopic(name string) bool {
 	if name == "" || len(name) > 249 || name == "." || name == ".." {
 		return false
 	}

@@ -87,7 +87,7 @@ func (l *Log) read(r ReadRequest) (ReadResult, error) {
 			return res, err
 		}
 	}
-	res.Records = FileRecords(h.file, p.pos, int(min(n, math.MaxInt32)), h.free)
+	res.Records = fileRecords(h.file, p.pos, int(min(n, math.MaxInt32)), h.free)
 	return res, nil
 }
 

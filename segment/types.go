@@ -114,8 +114,8 @@ func NewRecords(free func(), parts ...Part) Records {
 	return r
 }
 
-// FileRecords is NewRecords of one file range, without an allocation.
-func FileRecords(f vfs.File, off int64, n int, free func()) Records {
+// fileRecords is NewRecords of one file range, without an allocation.
+func fileRecords(f vfs.File, off int64, n int, free func()) Records {
 	return Records{first: Part{File: f, Off: off, Len: n}, n: n, free: free}
 }
 

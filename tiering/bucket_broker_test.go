@@ -55,7 +55,7 @@ func TestRestoreAfterACrashAnywhere(t *testing.T) {
 		if lost.Exists() && (ptr.ArchivedEnd < lost.ArchivedEnd || ptr.LogStart > lost.LogStart && ptr.LogStart > 0 && lost.ArchivedEnd > ptr.ArchivedEnd) {
 			t.Fatalf("operation %d: restored %+v, lost was %+v", n, ptr, lost)
 		}
-		if ptr.LastEpoch > 7 || plan.Epoch <= 7 || plan.Epoch < EpochGap {
+		if ptr.LastEpoch > 7 || plan.Epoch <= 7 || plan.Epoch < epochGap {
 			t.Fatalf("operation %d: epoch %d, pointer %+v", n, plan.Epoch, ptr)
 		}
 		kept := w.bucket.Keys()

@@ -56,7 +56,7 @@ func Copy(ctx context.Context, from, to objstore.Store, o CopyOptions) (CopyRepo
 	if err != nil {
 		return c.report, fmt.Errorf("tiering: copy: read the source's firn.json: %w", err)
 	}
-	if _, err := DecodeIdentity(owner); err != nil {
+	if _, err := decodeIdentity(owner); err != nil {
 		return c.report, err
 	}
 	if err := c.mayWrite(ctx, owner); err != nil {
@@ -279,7 +279,7 @@ func (c *copying) small(ctx context.Context, k Key, o objstore.Object) error {
 }
 
 func (c *copying) read(ctx context.Context, o objstore.Object) ([]byte, error) {
-	b, err := getAll(ctx, c.from, o.Key, max(o.Size, MaxIndexSize))
+	b, err := getAll(ctx, c.from, o.Key, max(o.Size, maxIndexSize))
 	if errors.Is(err, objstore.ErrNotFound) {
 		return nil, errGone
 	}
@@ -322,7 +322,7 @@ func (c *copying) log(ctx context.Context, k Key, o objstore.Object) error {
 	e := &Entry{FileBase: k.Base, ObjectBase: k.Base, Epoch: k.Epoch, ID: k.ID, Size: o.Size}
 	var blocks []uint32
 	var index *Index
-	if object, err := getAll(ctx, c.to, x.String(), MaxIndexSize); err == nil {
+	if object, err := getAll(ctx, c.to, x.String(), maxIndexSize); err == nil {
 		index, _ = DecodeIndex(object)
 	} else if !errors.Is(err, objstore.ErrNotFound) {
 		return err

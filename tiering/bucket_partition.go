@@ -124,7 +124,7 @@ func (b *Bucket) manifests(ctx context.Context, bp *BucketPartition) ([]manifest
 }
 
 func (b *Bucket) manifest(ctx context.Context, p Partition, k Key) (manifestNode, error) {
-	object, err := getAll(ctx, b.store, k.String(), MaxManifestSize)
+	object, err := getAll(ctx, b.store, k.String(), maxManifestSize)
 	if err != nil {
 		return manifestNode{}, err
 	}
@@ -270,7 +270,7 @@ func (b *Bucket) page(ctx context.Context, p Partition, ref *PageRef) (*Page, er
 
 // Index reads and checks an entry's .idx object.
 func (b *Bucket) Index(ctx context.Context, p Partition, e *Entry) (*Index, error) {
-	if e.IdxSize > MaxIndexSize {
+	if e.IdxSize > maxIndexSize {
 		return nil, fmt.Errorf("%w: %s has %d bytes", ErrCorrupt, e.IndexKey(p), e.IdxSize)
 	}
 	object, err := getExact(ctx, b.store, e.IndexKey(p), e.IdxSize, e.IdxCRC)

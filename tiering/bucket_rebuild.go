@@ -72,7 +72,7 @@ func (r *rebuilder) entry(ctx context.Context, k Key) (*Entry, error) {
 		return e, nil
 	}
 	r.read[k] = nil
-	object, err := getAll(ctx, r.b.store, k.String(), MaxIndexSize)
+	object, err := getAll(ctx, r.b.store, k.String(), maxIndexSize)
 	if aboutObject(err) {
 		return nil, nil
 	}

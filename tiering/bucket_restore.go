@@ -11,16 +11,16 @@ import (
 	"firn/tiering/objstore"
 )
 
-// EpochGap is how far above every leader epoch in the bucket a restored cluster
+// epochGap is how far above every leader epoch in the bucket a restored cluster
 // begins, so that disks that survived the old one don't refuse its leaders.
-const EpochGap = 1_000_000
+const epochGap = 1_000_000
 
-// ProducerIDGap is how far above every producer id in the archive a restored
+// producerIDGap is how far above every producer id in the archive a restored
 // cluster hands out new ones. An id that is handed out twice makes a new
 // producer's first records look like an old one's repetition, and they would be
 // acknowledged without being written (E13). The gap is for the ids of what had
 // not been archived: their producers may still live.
-const ProducerIDGap = 1_000_000_000
+const producerIDGap = 1_000_000_000
 
 // RestorePlan is what a new broker must know to go on from a bucket alone (T6).
 // Whoever writes the metadata creates each topic with its id, configs and
@@ -29,7 +29,7 @@ const ProducerIDGap = 1_000_000_000
 type RestorePlan struct {
 	// Was is firn.json as it was found, Now as it is after the takeover.
 	Was, Now Identity
-	// Epoch is the leader epoch for every partition: EpochGap above all seen.
+	// Epoch is the leader epoch for every partition: epochGap above all seen.
 	Epoch int32
 	// ProducerID is the first producer id that may be handed out.
 	ProducerID int64
@@ -122,21 +122,21 @@ func PlanRestore(ctx context.Context, store objstore.Store, o RestoreOptions) (*
 		}
 		plan.Topics = append(plan.Topics, rt)
 	}
-	if maxEpoch > math.MaxInt32-2*EpochGap {
+	if maxEpoch > math.MaxInt32-2*epochGap {
 		return nil, fmt.Errorf("tiering: restore: leader epoch %d is too high to go on above it", maxEpoch)
 	}
-	plan.Epoch = max(maxEpoch, 0) + EpochGap
-	if plan.maxProducer > math.MaxInt64-2*ProducerIDGap {
+	plan.Epoch = max(maxEpoch, 0) + epochGap
+	if plan.maxProducer > math.MaxInt64-2*producerIDGap {
 		return nil, fmt.Errorf("tiering: restore: producer id %d is too high to go on above it", plan.maxProducer)
 	}
-	plan.ProducerID = plan.maxProducer + 1 + ProducerIDGap
+	plan.ProducerID = plan.maxProducer + 1 + producerIDGap
 	return plan, nil
 }
 
 // epochsSeen raises maxEpoch to the highest that a key of the topic has, named
 // by anything or not.
 func epochsSeen(ctx context.Context, store objstore.Store, t *BucketTopic, maxEpoch *int32) error {
-	return store.List(ctx, TopicDir(t.Info.Name, t.Info.ID), func(o objstore.Object) error {
+	return store.List(ctx, topicDir(t.Info.Name, t.Info.ID), func(o objstore.Object) error {
 		if k, ok := ParseKey(o.Key); ok {
 			*maxEpoch = max(*maxEpoch, k.Epoch)
 		}

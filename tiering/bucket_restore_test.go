@@ -63,11 +63,11 @@ func TestRestoreOfAnArchive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan.Was.ArchiveID != "archive-1" || plan.Now.ArchiveID != "archive-2" || plan.Now.ClusterID != "cluster-1" || plan.Epoch != 4+EpochGap || plan.Unnamed != 0 {
+		if plan.Was.ArchiveID != "archive-1" || plan.Now.ArchiveID != "archive-2" || plan.Now.ClusterID != "cluster-1" || plan.Epoch != 4+epochGap || plan.Unnamed != 0 {
 			t.Errorf("plan %+v", plan)
 		}
-		if plan.ProducerID != 800+1+ProducerIDGap {
-			t.Errorf("producer ids go on at %d, want %d above 800", plan.ProducerID, ProducerIDGap)
+		if plan.ProducerID != 800+1+producerIDGap {
+			t.Errorf("producer ids go on at %d, want %d above 800", plan.ProducerID, producerIDGap)
 		}
 		if len(plan.Deleted) != 1 || plan.Deleted[0].Name != "gone" || len(plan.Topics) != 1 {
 			t.Fatalf("topics %+v, deleted %+v", plan.Topics, plan.Deleted)

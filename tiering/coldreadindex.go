@@ -268,7 +268,7 @@ func (x *coldIndexes) index(part Partition, e *Entry) (*coldIndex, <-chan struct
 
 func (x *coldIndexes) fetch(part Partition, e *Entry) (*coldIndex, error) {
 	key := e.IndexKey(part)
-	if e.IdxSize <= 0 || e.IdxSize > MaxIndexSize {
+	if e.IdxSize <= 0 || e.IdxSize > maxIndexSize {
 		return nil, fmt.Errorf("%w: %s of %d bytes", ErrCorrupt, key, e.IdxSize)
 	}
 	b, err := x.get.Read(x.ctx, key, 0, e.IdxSize, e.IdxCRC)

@@ -31,8 +31,8 @@ var ErrNotOurs = errors.New("tiering: archive belongs to another owner")
 // is still here, so a broker may serve on; it must not write.
 var ErrTakenOver = errors.New("tiering: archive was taken over")
 
-// DecodeIdentity reads a firn.json.
-func DecodeIdentity(b []byte) (Identity, error) {
+// decodeIdentity reads a firn.json.
+func decodeIdentity(b []byte) (Identity, error) {
 	var id Identity
 	if err := decodeJSON(b, &id); err != nil {
 		return Identity{}, fmt.Errorf("firn.json: %w", err)
@@ -49,7 +49,7 @@ func LoadIdentity(ctx context.Context, store objstore.Store) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return DecodeIdentity(b)
+	return decodeIdentity(b)
 }
 
 // TakeOver replaces the owner of a prefix, if it is still old; objstore.ErrChanged
@@ -59,7 +59,7 @@ func TakeOver(ctx context.Context, store objstore.Store, old, next Identity) err
 	if err != nil {
 		return err
 	}
-	id, err := DecodeIdentity(have)
+	id, err := decodeIdentity(have)
 	if err != nil {
 		return err
 	}

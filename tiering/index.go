@@ -19,8 +19,8 @@ const (
 	UnitSize = 64 << 10
 	// startEvery is how close Starts lie, where batches are smaller than it.
 	startEvery = 64 << 10
-	// MaxIndexSize bounds what an .idx object may take before it is read.
-	MaxIndexSize = 256 << 20
+	// maxIndexSize bounds what an .idx object may take before it is read.
+	maxIndexSize = 256 << 20
 )
 
 // Index is the .idx object of a segment: all that isn't in its .log object. The

@@ -19,12 +19,12 @@ func (t TopicID) String() string { return base64.RawURLEncoding.EncodeToString(t
 func (t TopicID) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 func (t *TopicID) UnmarshalText(b []byte) (err error) {
-	*t, err = ParseTopicID(string(b))
+	*t, err = parseTopicID(string(b))
 	return err
 }
 
-// ParseTopicID is the inverse of String.
-func ParseTopicID(s string) (TopicID, error) {
+// parseTopicID is the inverse of String.
+func parseTopicID(s string) (TopicID, error) {
 	var t TopicID
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil || len(b) != len(t) {
@@ -44,12 +44,12 @@ func (p Partition) String() string { return p.Topic + "-" + strconv.Itoa(int(p.N
 
 // Dir is the prefix of every key of the partition, with its slash.
 func (p Partition) Dir() string {
-	return TopicDir(p.Topic, p.ID) + strconv.Itoa(int(p.Num)) + "/"
+	return topicDir(p.Topic, p.ID) + strconv.Itoa(int(p.Num)) + "/"
 }
 
-// TopicDir is the prefix of every key of a topic, with its slash. A topic's name
+// topicDir is the prefix of every key of a topic, with its slash. A topic's name
 // has no tilde, so the id can't be mistaken for a part of it.
-func TopicDir(topic string, id TopicID) string { return topic + "~" + id.String() + "/" }
+func topicDir(topic string, id TopicID) string { return topic + "~" + id.String() + "/" }
 
 // Kind is the kind of an object.
 type Kind uint8
@@ -83,9 +83,9 @@ func (k Key) String() string {
 	case KindIdentity:
 		return identityKey
 	case KindTopic:
-		return TopicDir(k.Partition.Topic, k.Partition.ID) + "topic.json"
+		return topicDir(k.Partition.Topic, k.Partition.ID) + "topic.json"
 	case KindDeleted:
-		return TopicDir(k.Partition.Topic, k.Partition.ID) + "deleted.json"
+		return topicDir(k.Partition.Topic, k.Partition.ID) + "deleted.json"
 	case KindLog:
 		return fmt.Sprintf("%s%020d-%d-%016x.log", k.Partition.Dir(), k.Base, k.Epoch, k.ID)
 	case KindIndex:
@@ -111,7 +111,7 @@ func parseKey(s string) (k Key, ok bool) {
 	}
 	dir, rest, _ := strings.Cut(s, "/")
 	topic, id, _ := strings.Cut(dir, "~")
-	tid, err := ParseTopicID(id)
+	tid, err := parseTopicID(id)
 	if err != nil || !validTopic(topic) {
 		return Key{}, false
 	}

@@ -318,7 +318,7 @@ func (l *Log) loadPage(ctx context.Context, ref *PageRef) (*Page, error) {
 
 // fetchIndex reads the .idx object of e.
 func (l *Log) fetchIndex(ctx context.Context, e *Entry) (*Index, error) {
-	if e.IdxSize > MaxIndexSize {
+	if e.IdxSize > maxIndexSize {
 		return nil, fmt.Errorf("%w: %s of %d bytes", ErrLost, e.IndexKey(l.part), e.IdxSize)
 	}
 	b, err := fetchExact(ctx, l.a.store, e.IndexKey(l.part), e.IdxSize, e.IdxCRC)

@@ -166,7 +166,7 @@ func (ld *loader) keep(key string, page *Page) {
 
 // fetchManifest reads the manifest that ptr names.
 func fetchManifest(ctx context.Context, store objstore.Store, p Partition, ptr Pointer) (*Manifest, error) {
-	if ptr.ManifestSize <= 0 || ptr.ManifestSize > MaxManifestSize {
+	if ptr.ManifestSize <= 0 || ptr.ManifestSize > maxManifestSize {
 		return nil, fmt.Errorf("%w: pointer of %s names a manifest of %d bytes", ErrLost, p, ptr.ManifestSize)
 	}
 	b, err := fetchExact(ctx, store, ptr.ManifestKey, ptr.ManifestSize, ptr.ManifestCRC)

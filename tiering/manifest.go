@@ -9,9 +9,9 @@ import (
 const (
 	manifestMagic   = "FRNM"
 	manifestVersion = 1
-	// MaxManifestSize bounds what a manifest may take before it is read: pages
+	// maxManifestSize bounds what a manifest may take before it is read: pages
 	// for ten million segments.
-	MaxManifestSize = 16 << 20
+	maxManifestSize = 16 << 20
 )
 
 // Manifest lists what is archived of a partition. It is immutable: each change
@@ -117,7 +117,7 @@ func (r *reader) pages() []PageRef {
 		p.Count, p.Epoch = int32(count), int32(epoch)
 		p.ID = r.uint64()
 		p.ObjectSize, p.ObjectCRC = r.nat(), r.uint32()
-		if p.End == p.Base || count == 0 || count > 1<<31-1 || epoch < 0 || epoch > 1<<31-1 || p.ObjectSize > MaxPageSize {
+		if p.End == p.Base || count == 0 || count > 1<<31-1 || epoch < 0 || epoch > 1<<31-1 || p.ObjectSize > maxPageSize {
 			r.fail("page out of range")
 		}
 		if r.err != nil {

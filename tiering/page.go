@@ -11,8 +11,8 @@ const (
 	// PageEntries is how many entries a page is sealed with. A manifest holds
 	// fewer than two pages' worth itself.
 	PageEntries = 256
-	// MaxPageSize bounds what a page may take before it is read.
-	MaxPageSize = 16 << 20
+	// maxPageSize bounds what a page may take before it is read.
+	maxPageSize = 16 << 20
 )
 
 // Page is a sealed run of old manifest entries, an object of its own, so that a

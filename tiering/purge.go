@@ -52,7 +52,7 @@ var errEnough = errors.New("tiering: enough keys")
 func (a *Archive) purgeKinds(ctx context.Context, topic string, id TopicID, kinds []Kind) (removed int, err error) {
 	for {
 		var keys []string
-		err := a.store.List(ctx, TopicDir(topic, id), func(o objstore.Object) error {
+		err := a.store.List(ctx, topicDir(topic, id), func(o objstore.Object) error {
 			if k, ok := ParseKey(o.Key); ok && k.Partition.ID == id && k.Partition.Topic == topic && slices.Contains(kinds, k.Kind) {
 				keys = append(keys, o.Key)
 			}

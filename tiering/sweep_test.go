@@ -207,7 +207,7 @@ func TestPurgeLeavesNothingOfTheTopicAndAllOfOthers(t *testing.T) {
 	b.mustUpload()
 	b.append(100)
 	other := Key{Kind: KindLog, Partition: Partition{Topic: testPart.Topic, ID: TopicID{5}}, Epoch: 1}.String()
-	foreign := TopicDir(testPart.Topic, testPart.ID) + "README"
+	foreign := topicDir(testPart.Topic, testPart.ID) + "README"
 	for _, key := range []string{other, foreign} {
 		if err := w.bucket.Create(t.Context(), key, []byte("x")); err != nil {
 			t.Fatal(err)
@@ -228,7 +228,8 @@ func TestPurgeLeavesNothingOfTheTopicAndAllOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	tomb := Key{Kind: KindDeleted, Partition: Partition{Topic: testPart.Topic, ID: testPart.ID}}.String()
-	if got, err := DecodeTombstone(w.object(tomb)); err != nil || got.ID != testPart.ID || got.Name != testPart.Topic {
+	var got Tombstone
+	if err := decodeJSON(w.object(tomb), &got); err != nil || got.ID != testPart.ID || got.Name != testPart.Topic {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	var deleted []string

@@ -50,18 +50,6 @@ func DecodeTopicInfo(b []byte) (TopicInfo, error) {
 	return t, nil
 }
 
-// DecodeTombstone reads a deleted.json.
-func DecodeTombstone(b []byte) (Tombstone, error) {
-	var t Tombstone
-	if err := decodeJSON(b, &t); err != nil {
-		return Tombstone{}, fmt.Errorf("deleted.json: %w", err)
-	}
-	if !validTopic(t.Name) {
-		return Tombstone{}, fmt.Errorf("deleted.json: %w: topic %q", ErrCorrupt, t.Name)
-	}
-	return t, nil
-}
-
 // decodeJSON reads one JSON value that says its format. Fields that a later firn
 // may add without a new format are skipped.
 func decodeJSON(b []byte, into any) error {

@@ -75,9 +75,9 @@ func (c Config) check() error {
 	return nil
 }
 
-// ParseConnect takes zookeeper.connect apart: servers, each with its port, and
+// parseConnect takes zookeeper.connect apart: servers, each with its port, and
 // the chroot, "" for none.
-func ParseConnect(s string) (servers []string, chroot string, err error) {
+func parseConnect(s string) (servers []string, chroot string, err error) {
 	list := strings.TrimSpace(s)
 	if i := strings.IndexByte(list, '/'); i >= 0 {
 		list, chroot = list[:i], strings.TrimRight(list[i:], "/")

@@ -108,7 +108,7 @@ func TestParseConnect(t *testing.T) {
 		"::1":                     "error",
 		"a:b:c":                   "error",
 	} {
-		servers, chroot, err := ParseConnect(in)
+		servers, chroot, err := parseConnect(in)
 		got := strings.TrimSpace(strings.Join(servers, " ") + " " + chroot)
 		if err != nil {
 			got = "error"

@@ -52,7 +52,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	servers, root, err := ParseConnect(cfg.Connect)
+	servers, root, err := parseConnect(cfg.Connect)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (g *Group) Tombstones() []Record {
 			all = append(all, OffsetTombstone(g.name, topic, p))
 		}
 	}
-	return append(all, Tombstone(g.name))
+	return append(all, tombstone(g.name))
 }
 
 // Expire lists the offsets that are past their time: retention counts from the

@@ -16,7 +16,7 @@ func FuzzLoader(f *testing.F) {
 	g.add(&member{id: "m", instance: &instance, session: time.Second, rebalance: time.Second})
 	g.add(&member{id: "n", session: time.Second, rebalance: time.Second})
 	for _, r := range []Record{
-		g.metadataRecord(map[string][]byte{"m": {1}}), Tombstone("g"),
+		g.metadataRecord(map[string][]byte{"m": {1}}), tombstone("g"),
 		OffsetRecord("g", Partition{"t", 1}, Offset{Offset: 4, Committed: time.UnixMilli(9), TopicID: [16]byte{1}}),
 		OffsetRecord("g", Partition{"t", 1}, Offset{Committed: time.UnixMilli(9), Expires: time.UnixMilli(10)}),
 		OffsetTombstone("g", "t", 1),

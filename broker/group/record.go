@@ -44,8 +44,8 @@ func offsetKey(group, topic string, partition int32) []byte {
 	return k.AppendTo(nil)
 }
 
-// Tombstone deletes a group.
-func Tombstone(group string) Record { return Record{Key: metadataKey(group)} }
+// tombstone deletes a group.
+func tombstone(group string) Record { return Record{Key: metadataKey(group)} }
 
 func metadataKey(group string) []byte {
 	k := kmsg.NewGroupMetadataKey()

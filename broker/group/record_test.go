@@ -61,7 +61,7 @@ func TestRecordsAreKafkas(t *testing.T) {
 				"00000001 0001 6d 0001 69 0001 63 0002 2f68 00001b58 00001770 00000001 aa 00000002 bbcc"},
 		"empty group": {empty.metadataRecord(nil), "0002 0001 67",
 			"0003 0008 636f6e73756d6572 00000006 ffff ffff 0000000000000003 00000000"},
-		"deleted group": {Tombstone("g"), "0002 0001 67", ""},
+		"deleted group": {tombstone("g"), "0002 0001 67", ""},
 	} {
 		if want := unhex(t, c.key); !bytes.Equal(c.r.Key, want) {
 			t.Errorf("%s: key %x, want %x", name, c.r.Key, want)
@@ -84,7 +84,7 @@ func TestDecodeTellsWhatWasWritten(t *testing.T) {
 	if err != nil || e.Offset == nil || e.Offset.Offset != 258 || e.Offset.LeaderEpoch != -1 || !e.Offset.Expires.IsZero() {
 		t.Errorf("commit v0: %+v, %v", e, err)
 	}
-	e, err = Decode(Tombstone("g").Key, nil)
+	e, err = Decode(tombstone("g").Key, nil)
 	if err != nil || e.Group != "g" || e.Commit || e.Metadata != nil {
 		t.Errorf("deleted group: %+v, %v", e, err)
 	}
@@ -125,10 +125,10 @@ func TestLoaderTakesWhatCompactionLeaves(t *testing.T) {
 		}
 		l.Take(e)
 	}
-	take(Tombstone("unknown"))
+	take(tombstone("unknown"))
 	take(OffsetTombstone("unknown", "t", 0))
 	take(OffsetRecord("g", Partition{"t", 0}, Offset{Offset: 1, Committed: time.UnixMilli(0)}))
-	take(Tombstone("g"))
+	take(tombstone("g"))
 	take(OffsetRecord("h", Partition{"t", 0}, Offset{Offset: 1, Committed: time.UnixMilli(0)}))
 	take(OffsetTombstone("h", "t", 0))
 	groups := l.Groups(time.UnixMilli(5))

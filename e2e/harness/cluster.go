@@ -78,7 +78,7 @@ func PrepareCluster(t testing.TB, o ClusterOptions) *Cluster {
 		if o.Each != nil {
 			set = append(set, o.Each(id)...)
 		}
-		c.Brokers = append(c.Brokers, Prepare(t, Options{Set: set, Internal: true}))
+		c.Brokers = append(c.Brokers, prepare(t, Options{Set: set, Internal: true}))
 	}
 	return c
 }

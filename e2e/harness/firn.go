@@ -88,14 +88,14 @@ func FreePort(t testing.TB) int {
 // Start starts a broker and waits until it is ready.
 func Start(t testing.TB, o Options) *Firn {
 	t.Helper()
-	f := Prepare(t, o)
+	f := prepare(t, o)
 	f.Start()
 	f.WaitReady()
 	return f
 }
 
-// Prepare chooses data directory and ports without starting anything.
-func Prepare(t testing.TB, o Options) *Firn {
+// prepare chooses data directory and ports without starting anything.
+func prepare(t testing.TB, o Options) *Firn {
 	t.Helper()
 	if o.Data == "" {
 		o.Data = t.TempDir()

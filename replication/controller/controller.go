@@ -70,9 +70,6 @@ func New(cfg Config) *Controller {
 	return c
 }
 
-// Leads: this broker is the controller, as far as it knows.
-func (c *Controller) Leads() bool { return c.leads }
-
 // Step does what is due: campaign, read everything, or decide and write. It
 // waits for nothing but the store, and changes nothing when all is as it should be.
 func (c *Controller) Step(ctx context.Context) error {

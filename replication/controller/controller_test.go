@@ -172,7 +172,7 @@ func TestZombieControllerIsFenced(t *testing.T) {
 	b1, b2 := join(t, tree, 1), join(t, tree, 2)
 	zombie, next := New(Config{Store: b1, Self: b1.self}), New(Config{Store: b2, Self: b2.self})
 	must(t, zombie.Step(ctx))
-	if !zombie.Leads() {
+	if !zombie.leads {
 		t.Fatal("no controller")
 	}
 	// Its session ends at the store, and it has not heard of it: it goes on with
@@ -183,7 +183,7 @@ func TestZombieControllerIsFenced(t *testing.T) {
 	zombie.cfg.Store = tree.Begin()
 	zombie.img.Topics["t"] = &meta.TopicImage{Topic: topic("t", 1, []int32{2}), States: []meta.PartitionState{meta.NoState()}}
 	must(t, zombie.Step(ctx))
-	if zombie.Leads() {
+	if zombie.leads {
 		t.Error("still believes that it is controller")
 	}
 	if s := leader(t, b2, "t", 0); s.Version != meta.Missing {

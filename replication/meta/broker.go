@@ -23,8 +23,8 @@ type brokerJSON struct {
 
 const brokerVersion = 5
 
-// EncodeBroker is the value of b's node.
-func EncodeBroker(b Broker) []byte {
+// encodeBroker is the value of b's node.
+func encodeBroker(b Broker) []byte {
 	j := brokerJSON{
 		Version:     brokerVersion,
 		Protocols:   make(map[string]string),
@@ -45,8 +45,8 @@ func EncodeBroker(b Broker) []byte {
 	return encode(j)
 }
 
-// DecodeBroker reads the node of broker id.
-func DecodeBroker(id int32, n Node) (Broker, error) {
+// decodeBroker reads the node of broker id.
+func decodeBroker(id int32, n Node) (Broker, error) {
 	what := "broker " + itoa(id)
 	var j brokerJSON
 	if err := decode(what, n.Value, &j); err != nil {
@@ -72,5 +72,5 @@ func LoadBroker(ctx context.Context, s Store, id int32) (Broker, error) {
 	if err != nil {
 		return Broker{}, err
 	}
-	return DecodeBroker(id, n)
+	return decodeBroker(id, n)
 }

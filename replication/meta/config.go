@@ -10,16 +10,16 @@ type configJSON struct {
 	Config  map[string]string `json:"config"`
 }
 
-// EncodeConfig is the value of an entity's configs.
-func EncodeConfig(values map[string]string) []byte {
+// encodeConfig is the value of an entity's configs.
+func encodeConfig(values map[string]string) []byte {
 	if values == nil {
 		values = map[string]string{}
 	}
 	return encode(configJSON{Version: 1, Config: values})
 }
 
-// DecodeConfig reads an entity's configs.
-func DecodeConfig(n Node) (Config, error) {
+// decodeConfig reads an entity's configs.
+func decodeConfig(n Node) (Config, error) {
 	var j configJSON
 	if err := decode("config", n.Value, &j); err != nil {
 		return Config{}, err
@@ -36,12 +36,12 @@ func LoadConfig(ctx context.Context, s Store, kind ConfigKind, entity string) (C
 	if err != nil {
 		return Config{}, err
 	}
-	return DecodeConfig(n)
+	return decodeConfig(n)
 }
 
 // SetConfig writes an entity's configs over the version that c names.
 func SetConfig(kind ConfigKind, entity string, c Config) Write {
-	w := Write{Ops: []Op{createOrSet(ConfigPath(kind, entity), EncodeConfig(c.Values), c.Version)}}
+	w := Write{Ops: []Op{createOrSet(ConfigPath(kind, entity), encodeConfig(c.Values), c.Version)}}
 	if kind == TopicConfig {
 		w.Note.Topics = []string{entity}
 	} else {

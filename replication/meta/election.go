@@ -38,8 +38,8 @@ type electionJSON struct {
 	Partitions map[string][]int32 `json:"partitions"`
 }
 
-// DecodeElection reads the node of the election called name.
-func DecodeElection(name string, n Node) (Election, error) {
+// decodeElection reads the node of the election called name.
+func decodeElection(name string, n Node) (Election, error) {
 	const what = "election"
 	var j electionJSON
 	if err := decode(what, n.Value, &j); err != nil {
@@ -80,14 +80,14 @@ func LoadElection(ctx context.Context, s Store, name string) (Election, error) {
 	if err != nil {
 		return Election{}, err
 	}
-	return DecodeElection(name, n)
+	return decodeElection(name, n)
 }
 
 // loadElections reads all wishes. A store from before there were any has none.
 func loadElections(ctx context.Context, s Store) (map[string]Election, error) {
 	all := map[string]Election{}
 	err := eachChild(ctx, s, elections, func(name string, n Node) error {
-		e, err := DecodeElection(name, n)
+		e, err := decodeElection(name, n)
 		all[name] = e
 		return err
 	})

@@ -144,21 +144,21 @@ func (img *Image) readBrokers(ctx context.Context, s Store) error {
 	regs := make(map[int32]Registration)
 	given := make(map[int32]Offline)
 	if err := eachBroker(ctx, s, registrations, func(id int32, n Node) error {
-		r, err := DecodeRegistration(id, n)
+		r, err := decodeRegistration(id, n)
 		regs[id] = r
 		return err
 	}); err != nil {
 		return err
 	}
 	if err := eachBroker(ctx, s, brokerIDs, func(id int32, n Node) error {
-		b, err := DecodeBroker(id, n)
+		b, err := decodeBroker(id, n)
 		brokers[id] = b
 		return err
 	}); err != nil {
 		return err
 	}
 	if err := eachBroker(ctx, s, offline, func(id int32, n Node) error {
-		o, err := DecodeOffline(id, n)
+		o, err := decodeOffline(id, n)
 		if len(o.Partitions) > 0 || o.Draining != 0 {
 			given[id] = o
 		}
@@ -295,7 +295,7 @@ func LoadState(ctx context.Context, s Store, topic string, p int32) (PartitionSt
 	if err != nil {
 		return PartitionState{}, err
 	}
-	state, err := DecodeState(n)
+	state, err := decodeState(n)
 	if err != nil {
 		return PartitionState{}, fmt.Errorf("meta: %s-%d: %w", topic, p, err)
 	}

@@ -10,12 +10,12 @@ import (
 // place. It is no note's business.
 func RenewLease(ctx context.Context, s Store, self Registration) error {
 	write := func(o Op) error {
-		o.Path, o.Value = LeasePath(self.ID), encode(leaseJSON{1, self.Epoch})
+		o.Path, o.Value = leasePath(self.ID), encode(leaseJSON{1, self.Epoch})
 		return Write{Checks: self.Fence(), Ops: []Op{o}}.Commit(ctx, s)
 	}
 	err := write(Op{Kind: Set, Version: AnyVersion})
 	missing := (*Conflict)(nil)
-	if errors.As(err, &missing) && missing.Op.Path == LeasePath(self.ID) { // the first of a session
+	if errors.As(err, &missing) && missing.Op.Path == leasePath(self.ID) { // the first of a session
 		return write(Op{Kind: CreateEphemeral})
 	}
 	return err

@@ -77,7 +77,7 @@ func without(ids, gone []int32) []int32 {
 // made under the old replicas. It takes as many of ended as fit into a commit,
 // from the first on, and returns how many.
 func FinishMoves(t Topic, ended []StateChange) (w Write, n int, err error) {
-	room := MaxBytes - len(EncodeTopic(t)) - 8<<10
+	room := MaxBytes - len(encodeTopic(t)) - 8<<10
 	for _, c := range ended {
 		one, err := ChangeState(c)
 		if err != nil {

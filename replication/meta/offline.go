@@ -62,8 +62,8 @@ func (o Offline) Lists(topic TopicID, partition int32) bool {
 	return found
 }
 
-// EncodeOffline is the value of o's node.
-func EncodeOffline(o Offline) []byte {
+// encodeOffline is the value of o's node.
+func encodeOffline(o Offline) []byte {
 	j := offlineJSON{Version: 1, Partitions: make(map[string][]int32), Draining: o.Draining}
 	for id, ps := range o.Partitions {
 		j.Partitions[id.String()] = ps
@@ -71,8 +71,8 @@ func EncodeOffline(o Offline) []byte {
 	return encode(j)
 }
 
-// DecodeOffline reads what a broker gives up.
-func DecodeOffline(broker int32, n Node) (Offline, error) {
+// decodeOffline reads what a broker gives up.
+func decodeOffline(broker int32, n Node) (Offline, error) {
 	what := "offline list of broker " + itoa(broker)
 	var j offlineJSON
 	if err := decode(what, n.Value, &j); err != nil {
@@ -80,7 +80,7 @@ func DecodeOffline(broker int32, n Node) (Offline, error) {
 	}
 	o := Offline{Broker: broker, Draining: j.Draining, Version: n.Version, Rev: n.Rev}
 	for key, ps := range j.Partitions {
-		id, err := ParseTopicID(key)
+		id, err := parseTopicID(key)
 		if err != nil {
 			return Offline{}, malformed(what, "topic id %.40q", key)
 		}
@@ -96,21 +96,21 @@ func DecodeOffline(broker int32, n Node) (Offline, error) {
 
 // LoadOffline reads what a broker gives up; nothing, Missing, if it never did.
 func LoadOffline(ctx context.Context, s Store, broker int32) (Offline, error) {
-	n, err := s.Get(ctx, OfflinePath(broker))
+	n, err := s.Get(ctx, offlinePath(broker))
 	if errors.Is(err, ErrNotFound) {
 		return Offline{Broker: broker, Version: Missing}, nil
 	}
 	if err != nil {
 		return Offline{}, err
 	}
-	return DecodeOffline(broker, n)
+	return decodeOffline(broker, n)
 }
 
 // SetOffline writes what a broker gives up over the version that o names. The
 // broker's own fence goes with it.
 func SetOffline(o Offline) Write {
 	return Write{
-		Ops:  []Op{createOrSet(OfflinePath(o.Broker), EncodeOffline(o), o.Version)},
+		Ops:  []Op{createOrSet(offlinePath(o.Broker), encodeOffline(o), o.Version)},
 		Note: Note{Brokers: true},
 	}
 }

@@ -45,11 +45,11 @@ func BrokerPath(id int32) string { return brokerIDs + "/" + itoa(id) }
 // RegistrationPath is the persistent node with a broker's epoch (R6).
 func RegistrationPath(id int32) string { return registrations + "/" + itoa(id) }
 
-// OfflinePath is where a broker lists what it gives up (S7).
-func OfflinePath(id int32) string { return offline + "/" + itoa(id) }
+// offlinePath is where a broker lists what it gives up (S7).
+func offlinePath(id int32) string { return offline + "/" + itoa(id) }
 
-// LeasePath is what a broker writes to keep its lease.
-func LeasePath(id int32) string { return leases + "/" + itoa(id) }
+// leasePath is what a broker writes to keep its lease.
+func leasePath(id int32) string { return leases + "/" + itoa(id) }
 
 // TopicPath is the node of a topic.
 func TopicPath(name string) string { return topics + "/" + name }
@@ -93,8 +93,8 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// ParseTopicID reads what TopicID.String writes.
-func ParseTopicID(s string) (TopicID, error) {
+// parseTopicID reads what TopicID.String writes.
+func parseTopicID(s string) (TopicID, error) {
 	var id TopicID
 	if len(s) != base64.RawURLEncoding.EncodedLen(len(id)) {
 		return TopicID{}, fmt.Errorf("meta: topic id %.40q: %w", s, ErrFormat)

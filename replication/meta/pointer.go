@@ -24,9 +24,9 @@ func EncodePointer(p Pointer) []byte {
 	return encode(pointerJSON{1, p.ManifestKey, p.ManifestSize, p.ManifestCRC, p.Sequence, p.LastEpoch, p.LogStart, p.ArchivedEnd})
 }
 
-// DecodePointer reads the node of a partition's pointer. It must be whole: local
+// decodePointer reads the node of a partition's pointer. It must be whole: local
 // segments are deleted by it (T4).
-func DecodePointer(n Node) (Pointer, error) {
+func decodePointer(n Node) (Pointer, error) {
 	const what = "archive pointer"
 	var j pointerJSON
 	if err := decode(what, n.Value, &j); err != nil {
@@ -56,7 +56,7 @@ func LoadPointer(ctx context.Context, s Store, id TopicID, partition int32) (p P
 	if err != nil {
 		return Pointer{}, false, err
 	}
-	p, err = DecodePointer(n)
+	p, err = decodePointer(n)
 	return p, err == nil, err
 }
 
@@ -78,7 +78,7 @@ type PointerMove struct {
 // registration and the topic, so that a leader that was replaced can't pass.
 func MovePointer(m PointerMove) Write {
 	return Write{
-		Checks: append([]Op{CheckTopic(m.ID), CheckState(m.Topic, m.Partition, m.StateVersion)}, m.Self.Fence()...),
+		Checks: append([]Op{CheckTopic(m.ID), checkState(m.Topic, m.Partition, m.StateVersion)}, m.Self.Fence()...),
 		Ops:    []Op{createOrSet(PointerPath(m.ID, m.Partition), EncodePointer(m.Pointer), m.Pointer.Version)},
 	}
 }

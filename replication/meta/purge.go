@@ -58,7 +58,7 @@ func DecodePurge(id TopicID, n Node) (Purge, error) {
 func LoadPurges(ctx context.Context, s Store) ([]Purge, error) {
 	var all []Purge
 	err := eachChild(ctx, s, purge, func(name string, n Node) error {
-		id, err := ParseTopicID(name)
+		id, err := parseTopicID(name)
 		if err != nil {
 			return err
 		}

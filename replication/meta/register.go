@@ -96,7 +96,7 @@ func register(ctx context.Context, s Store, in Incarnation) (Registration, Write
 	old, err := s.Get(ctx, BrokerPath(id))
 	switch {
 	case err == nil:
-		b, err := DecodeBroker(id, old)
+		b, err := decodeBroker(id, old)
 		if err != nil {
 			return Registration{}, Write{}, err
 		}
@@ -108,14 +108,14 @@ func register(ctx context.Context, s Store, in Incarnation) (Registration, Write
 		return Registration{}, Write{}, err
 	}
 	w.Ops = append(w.Ops, createOrSet(RegistrationPath(id), EncodeRegistration(next), last.Version),
-		Op{Kind: CreateEphemeral, Path: BrokerPath(id), Value: EncodeBroker(in.Broker)})
+		Op{Kind: CreateEphemeral, Path: BrokerPath(id), Value: encodeBroker(in.Broker)})
 	if len(in.Lost) > 0 {
 		o, err := LoadOffline(ctx, s, id)
 		if err != nil {
 			return Registration{}, Write{}, err
 		}
 		o.Add(in.Lost...)
-		w.Ops = append(w.Ops, createOrSet(OfflinePath(id), EncodeOffline(o), o.Version))
+		w.Ops = append(w.Ops, createOrSet(offlinePath(id), encodeOffline(o), o.Version))
 	}
 	return next, w, nil
 }

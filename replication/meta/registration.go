@@ -43,8 +43,8 @@ func EncodeRegistration(r Registration) []byte {
 	return encode(registrationJSON{1, r.Epoch, r.ValidFrom, r.StorageID, r.BootID, r.Clean, r.Retired})
 }
 
-// DecodeRegistration reads the persistent node of broker id.
-func DecodeRegistration(id int32, n Node) (Registration, error) {
+// decodeRegistration reads the persistent node of broker id.
+func decodeRegistration(id int32, n Node) (Registration, error) {
 	what := "registration of broker " + itoa(id)
 	var j registrationJSON
 	if err := decode(what, n.Value, &j); err != nil {
@@ -65,7 +65,7 @@ func LoadRegistration(ctx context.Context, s Store, id int32) (Registration, err
 	if err != nil {
 		return Registration{}, err
 	}
-	return DecodeRegistration(id, n)
+	return decodeRegistration(id, n)
 }
 
 // Member is the broker in this registration.
@@ -107,7 +107,7 @@ func Retire(r Registration, o Offline, c Config) Write {
 		Note: Note{Brokers: true},
 	}
 	if o.Version != Missing {
-		w.Ops = append(w.Ops, Op{Kind: Delete, Path: OfflinePath(r.ID), Version: o.Version})
+		w.Ops = append(w.Ops, Op{Kind: Delete, Path: offlinePath(r.ID), Version: o.Version})
 	}
 	if c.Version != Missing {
 		w.Ops = append(w.Ops, Op{Kind: Delete, Path: ConfigPath(BrokerConfig, itoa(r.ID)), Version: c.Version})

@@ -63,8 +63,8 @@ func appendMembers(b []byte, ms []Member, of func(Member) int64) []byte {
 	return append(b, ']')
 }
 
-// DecodeState reads the node of a partition's state.
-func DecodeState(n Node) (PartitionState, error) {
+// decodeState reads the node of a partition's state.
+func decodeState(n Node) (PartitionState, error) {
 	const what = "partition state"
 	j := stateJSON{BrokerEpoch: -1}
 	if err := decode(what, n.Value, &j); err != nil {
@@ -121,8 +121,8 @@ type StateChange struct {
 	Registrations map[int32]Registration
 }
 
-// CheckState is the check that a partition's state is still of this version.
-func CheckState(topic string, partition, version int32) Op {
+// checkState is the check that a partition's state is still of this version.
+func checkState(topic string, partition, version int32) Op {
 	return Op{Kind: Check, Path: StatePath(topic, partition), Version: version}
 }
 

@@ -18,8 +18,8 @@ type topicJSON struct {
 
 const topicVersion = 3
 
-// EncodeTopic is the value of t's node.
-func EncodeTopic(t Topic) []byte {
+// encodeTopic is the value of t's node.
+func encodeTopic(t Topic) []byte {
 	j := topicJSON{
 		Version:    topicVersion,
 		TopicID:    t.ID.String(),
@@ -49,7 +49,7 @@ func DecodeTopic(name string, n Node) (Topic, error) {
 	if err := decode(what, n.Value, &j); err != nil {
 		return Topic{}, err
 	}
-	id, err := ParseTopicID(j.TopicID)
+	id, err := parseTopicID(j.TopicID)
 	if err != nil {
 		return Topic{}, err
 	}
@@ -129,11 +129,11 @@ func CreateTopic(t Topic, config map[string]string) Write {
 	create := func(path string, value []byte) Op { return Op{Kind: Create, Path: path, Value: value} }
 	return Write{
 		Ops: []Op{
-			create(TopicPath(t.Name), EncodeTopic(t)),
+			create(TopicPath(t.Name), encodeTopic(t)),
 			create(partitionsPath(t.Name), nil),
 			create(TopicIDPath(t.ID), encode(topicIDJSON{Version: 1, Name: t.Name})),
 			create(tierPath(t.ID), nil),
-			create(ConfigPath(TopicConfig, t.Name), EncodeConfig(config)),
+			create(ConfigPath(TopicConfig, t.Name), encodeConfig(config)),
 		},
 		Note: Note{Topics: []string{t.Name}},
 	}
@@ -144,15 +144,9 @@ func CreateTopic(t Topic, config map[string]string) Write {
 func SetTopic(t Topic) Write {
 	return Write{
 		Checks: []Op{CheckTopic(t.ID)},
-		Ops:    []Op{{Kind: Set, Path: TopicPath(t.Name), Value: EncodeTopic(t), Version: t.Version}},
+		Ops:    []Op{{Kind: Set, Path: TopicPath(t.Name), Value: encodeTopic(t), Version: t.Version}},
 		Note:   Note{Topics: []string{t.Name}},
 	}
-}
-
-// AddPartitions adds partitions with the given replicas to t.
-func AddPartitions(t Topic, replicas [][]int32) Write {
-	t.Replicas = append(t.Replicas[:len(t.Replicas):len(t.Replicas)], replicas...)
-	return SetTopic(t)
 }
 
 // DeleteTopic deletes t: from here on no write that concerns it passes, and the

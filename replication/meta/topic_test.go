@@ -3,6 +3,7 @@ package meta
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -54,6 +55,13 @@ func (c *cluster) write(ch StateChange) error {
 	return w.With(c.self.Fence()...).Commit(c.Context(), c.s)
 }
 
+// grown adds a partition to the topic.
+func (c *cluster) grown() Write {
+	t := c.t.Topic
+	t.Replicas = append(slices.Clone(t.Replicas), []int32{1})
+	return SetTopic(t)
+}
+
 func TestTopicIsThereWhole(t *testing.T) {
 	c := newCluster(t)
 	if !reflect.DeepEqual(c.t.Replicas, [][]int32{{1}, {1}}) || c.t.Config.Values["a"] != "1" || c.t.ID != idA {
@@ -65,8 +73,8 @@ func TestTopicIsThereWhole(t *testing.T) {
 		}
 	}
 	wantRefused(t, CreateTopic(c.t.Topic, nil).Commit(t.Context(), c.s), TopicPath("t"))
-	must(t, AddPartitions(c.t.Topic, [][]int32{{1}}).Commit(t.Context(), c.s))
-	wantRefused(t, AddPartitions(c.t.Topic, [][]int32{{1}}).Commit(t.Context(), c.s), TopicPath("t"))
+	must(t, c.grown().Commit(t.Context(), c.s))
+	wantRefused(t, c.grown().Commit(t.Context(), c.s), TopicPath("t"))
 	c.load()
 	if len(c.t.Replicas) != 3 || c.t.States[2].Version != Missing {
 		t.Fatalf("%+v", c.t)
@@ -205,7 +213,7 @@ func TestImageFollowsNotes(t *testing.T) {
 	must(t, err)
 	for i, do := range []func() error{
 		func() error { return c.write(c.change(0, 0)) },
-		func() error { return AddPartitions(c.t.Topic, [][]int32{{1}}).Commit(ctx, c.s) },
+		func() error { return c.grown().Commit(ctx, c.s) },
 		func() error { return c.write(c.change(2, Missing)) },
 		func() error {
 			return SetConfig(TopicConfig, "t", Config{Values: map[string]string{"x": "y"}, Version: 0}).Commit(ctx, c.s)

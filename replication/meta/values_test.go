@@ -29,14 +29,14 @@ func TestValuesInTheStore(t *testing.T) {
 			`{"controller_epoch":3,"leader":1,"version":1,"leader_epoch":7,"isr":[1,2],"broker_epoch":10,"isr_epochs":[10,20],"eligible":[3],"eligible_epochs":[5]}`},
 		{"leader none", string(AppendState(nil, PartitionState{Leader: NoLeader})),
 			`{"controller_epoch":0,"leader":-1,"version":1,"leader_epoch":0,"isr":[],"broker_epoch":-1,"isr_epochs":[]}`},
-		{"topic", string(EncodeTopic(Topic{ID: idA, Replicas: [][]int32{{1, 2}, {2}}, Adding: map[int32][]int32{1: {2}}})),
+		{"topic", string(encodeTopic(Topic{ID: idA, Replicas: [][]int32{{1, 2}, {2}}, Adding: map[int32][]int32{1: {2}}})),
 			`{"version":3,"topic_id":"AQAAAAAAAAAAAAAAAAAAAg","partitions":{"0":[1,2],"1":[2]},"adding_replicas":{"1":[2]},"removing_replicas":{}}`},
-		{"broker", string(EncodeBroker(Broker{ID: 1, Epoch: 4, Rack: "r", StorageID: "s", Endpoints: []Endpoint{
+		{"broker", string(encodeBroker(Broker{ID: 1, Epoch: 4, Rack: "r", StorageID: "s", Endpoints: []Endpoint{
 			{"IN", "SASL_PLAINTEXT", "h", 1}, {"OUT", "PLAINTEXT", "::1", 9092},
 		}})),
 			`{"version":5,"listener_security_protocol_map":{"IN":"SASL_PLAINTEXT","OUT":"PLAINTEXT"},"endpoints":["IN://h:1","OUT://[::1]:9092"],"host":"::1","port":9092,"jmx_port":-1,"rack":"r","broker_epoch":4,"storage_id":"s"}`},
-		{"config", string(EncodeConfig(map[string]string{"b": "2", "a": "1"})), `{"version":1,"config":{"a":"1","b":"2"}}`},
-		{"no config", string(EncodeConfig(nil)), `{"version":1,"config":{}}`},
+		{"config", string(encodeConfig(map[string]string{"b": "2", "a": "1"})), `{"version":1,"config":{"a":"1","b":"2"}}`},
+		{"no config", string(encodeConfig(nil)), `{"version":1,"config":{}}`},
 		{"registration", string(EncodeRegistration(Registration{Epoch: 2, ValidFrom: 1, StorageID: "s", BootID: "b", Clean: &CleanShutdown{2, "s", "n"}})),
 			`{"version":1,"broker_epoch":2,"valid_from":1,"storage_id":"s","boot_id":"b","clean_shutdown":{"broker_epoch":2,"storage_id":"s","nonce":"n"}}`},
 		{"note", string(Note{Topics: []string{"t"}, Partitions: []TopicPartition{{"t", 1}, {"t", 0}}, Brokers: true}.Encode()),
@@ -58,31 +58,31 @@ func TestValuesComeBack(t *testing.T) {
 	}
 	state := stateA
 	state.Version, state.Rev = 5, 6
-	s, err := DecodeState(node(AppendState(nil, state)))
+	s, err := decodeState(node(AppendState(nil, state)))
 	check("state", s, state, err)
 
 	topic := Topic{
 		Name: "t", ID: idA, Replicas: [][]int32{{1, 2}, {2, 3}}, Adding: map[int32][]int32{1: {3}}, Removing: map[int32][]int32{1: {2}},
 		Deleting: true, Version: 5, Rev: 6,
 	}
-	tt, err := DecodeTopic("t", node(EncodeTopic(topic)))
+	tt, err := DecodeTopic("t", node(encodeTopic(topic)))
 	check("topic", tt, topic, err)
 
 	broker := Broker{ID: 1, Epoch: 4, Rack: "r", StorageID: "s", Endpoints: []Endpoint{{"IN", "SSL", "h", 1}, {"OUT", "PLAINTEXT", "::1", 65535}}}
-	b, err := DecodeBroker(1, node(EncodeBroker(broker)))
+	b, err := decodeBroker(1, node(encodeBroker(broker)))
 	check("broker", b, broker, err)
 
 	reg := Registration{ID: 1, Epoch: 4, ValidFrom: 2, StorageID: "s", BootID: "b", Clean: &CleanShutdown{4, "s", "n"}, Version: 5, Rev: 6}
-	r, err := DecodeRegistration(1, node(EncodeRegistration(reg)))
+	r, err := decodeRegistration(1, node(EncodeRegistration(reg)))
 	check("registration", r, reg, err)
 
 	pointer := Pointer{ManifestKey: "k", ManifestSize: 1, ManifestCRC: 1<<32 - 1, Sequence: 9, LastEpoch: 3, LogStart: 4, ArchivedEnd: 5, Version: 5, Rev: 6}
-	p, err := DecodePointer(node(EncodePointer(pointer)))
+	p, err := decodePointer(node(EncodePointer(pointer)))
 	check("pointer", p, pointer, err)
 
 	offline := Offline{Broker: 1, Draining: 4, Version: 5, Rev: 6}
 	offline.Add(Lost{idA, 2}, Lost{idA, 0}, Lost{idA, 2})
-	o, err := DecodeOffline(1, node(EncodeOffline(offline)))
+	o, err := decodeOffline(1, node(encodeOffline(offline)))
 	check("offline", o, offline, err)
 	if !o.Lists(idA, 0) || o.Lists(idA, 1) || !o.Lists(idA, 2) {
 		t.Errorf("offline lists %v", o.Partitions)
@@ -93,7 +93,7 @@ func TestValuesComeBack(t *testing.T) {
 	}
 
 	config := Config{Values: map[string]string{"a": "1"}, Version: 5, Rev: 6}
-	c, err := DecodeConfig(node(EncodeConfig(config.Values)))
+	c, err := decodeConfig(node(encodeConfig(config.Values)))
 	check("config", c, config, err)
 
 	note := Note{Topics: []string{"t"}, Partitions: []TopicPartition{{"t", 1}, {"t", 0}}, Configs: []string{"brokers/1"}, Brokers: true}
@@ -106,10 +106,10 @@ func TestValuesComeBack(t *testing.T) {
 
 // The state that Kafka's own form lacks can't be made up: such a node is refused.
 func TestMalformedValuesAreRefused(t *testing.T) {
-	state := func(s string) error { _, err := DecodeState(Node{Value: []byte(s)}); return err }
+	state := func(s string) error { _, err := decodeState(Node{Value: []byte(s)}); return err }
 	topic := func(s string) error { _, err := DecodeTopic("t", Node{Value: []byte(s)}); return err }
-	broker := func(s string) error { _, err := DecodeBroker(1, Node{Value: []byte(s)}); return err }
-	pointer := func(s string) error { _, err := DecodePointer(Node{Value: []byte(s)}); return err }
+	broker := func(s string) error { _, err := decodeBroker(1, Node{Value: []byte(s)}); return err }
+	pointer := func(s string) error { _, err := decodePointer(Node{Value: []byte(s)}); return err }
 	const id = `"topic_id":"AQAAAAAAAAAAAAAAAAAAAg"`
 	for _, c := range []struct {
 		decode func(string) error
@@ -150,12 +150,12 @@ func TestMalformedValuesAreRefused(t *testing.T) {
 // decoded comes back.
 func FuzzDecode(f *testing.F) {
 	f.Add(AppendState(nil, stateA))
-	f.Add(EncodeTopic(Topic{ID: idA, Replicas: [][]int32{{1, 2}, {2}}, Adding: map[int32][]int32{1: {2}}}))
-	f.Add(EncodeBroker(Broker{ID: 1, Endpoints: []Endpoint{{"A", "PLAINTEXT", "::1", 9092}}}))
+	f.Add(encodeTopic(Topic{ID: idA, Replicas: [][]int32{{1, 2}, {2}}, Adding: map[int32][]int32{1: {2}}}))
+	f.Add(encodeBroker(Broker{ID: 1, Endpoints: []Endpoint{{"A", "PLAINTEXT", "::1", 9092}}}))
 	f.Add(EncodeRegistration(Registration{Epoch: 2, ValidFrom: 1, Clean: &CleanShutdown{2, "s", "n"}}))
 	f.Add(EncodePointer(Pointer{ManifestKey: "k", ArchivedEnd: 3}))
-	f.Add(EncodeOffline(Offline{Partitions: map[TopicID][]int32{idA: {0, 1}}}))
-	f.Add(EncodeConfig(map[string]string{"a": "1"}))
+	f.Add(encodeOffline(Offline{Partitions: map[TopicID][]int32{idA: {0, 1}}}))
+	f.Add(encodeConfig(map[string]string{"a": "1"}))
 	f.Add(Note{Partitions: []TopicPartition{{"t", 1}}}.Encode())
 	f.Add([]byte(`{"version":1,"partitions":{"0":null}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -169,21 +169,21 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("%s: %+v came back as %+v, %v", name, first, second, err)
 			}
 		}
-		s, err := DecodeState(n)
-		again("state", s, err, func(n Node) (any, error) { return DecodeState(n) }, func() []byte { return AppendState(nil, s) })
+		s, err := decodeState(n)
+		again("state", s, err, func(n Node) (any, error) { return decodeState(n) }, func() []byte { return AppendState(nil, s) })
 		topic, err := DecodeTopic("t", n)
-		again("topic", topic, err, func(n Node) (any, error) { return DecodeTopic("t", n) }, func() []byte { return EncodeTopic(topic) })
-		p, err := DecodePointer(n)
-		again("pointer", p, err, func(n Node) (any, error) { return DecodePointer(n) }, func() []byte { return EncodePointer(p) })
-		r, err := DecodeRegistration(1, n)
-		again("registration", r, err, func(n Node) (any, error) { return DecodeRegistration(1, n) }, func() []byte { return EncodeRegistration(r) })
-		broker, err := DecodeBroker(1, n)
-		again("broker", broker, err, func(n Node) (any, error) { return DecodeBroker(1, n) }, func() []byte { return EncodeBroker(broker) })
-		_, _ = DecodeOffline(1, n)
-		_, _ = DecodeConfig(n)
+		again("topic", topic, err, func(n Node) (any, error) { return DecodeTopic("t", n) }, func() []byte { return encodeTopic(topic) })
+		p, err := decodePointer(n)
+		again("pointer", p, err, func(n Node) (any, error) { return decodePointer(n) }, func() []byte { return EncodePointer(p) })
+		r, err := decodeRegistration(1, n)
+		again("registration", r, err, func(n Node) (any, error) { return decodeRegistration(1, n) }, func() []byte { return EncodeRegistration(r) })
+		broker, err := decodeBroker(1, n)
+		again("broker", broker, err, func(n Node) (any, error) { return decodeBroker(1, n) }, func() []byte { return encodeBroker(broker) })
+		_, _ = decodeOffline(1, n)
+		_, _ = decodeConfig(n)
 		_, _ = DecodeNote(b)
 		_, _ = DecodePurge(idA, n)
-		_, _ = DecodeElection("e", n)
+		_, _ = decodeElection("e", n)
 	})
 }
 
