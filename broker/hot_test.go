@@ -135,7 +135,7 @@ func TestRecordsOfFilesArriveAsAppended(t *testing.T) {
 		r.Topics[0].Partitions = nil
 		for i := range sent {
 			b := realBatch(t, 100+rng.IntN(1<<(8+rng.IntN(10))))
-			for j := range b[100:] {
+			for j := range b[100 : len(b)-1] { // within the value
 				b[100+j] = byte(i + 1)
 			}
 			binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))

@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -77,6 +79,37 @@ func TestProduceRefusals(t *testing.T) {
 	}
 	if log.Offsets().End != 0 {
 		t.Error("something was appended")
+	}
+}
+
+// What no reader could decode is refused as Kafka refuses it: INVALID_RECORD, with
+// words and, since it is the batch that is wrong, without errors of single records.
+// Nothing of that partition is written, and the others of the request are.
+func TestGarbledRecordsAreRefused(t *testing.T) {
+	c := hotNode(t, 3)
+	garbled := realBatch(t, 300)
+	garbled[len(garbled)-1] = 2 // one header, which isn't there
+	binary.BigEndian.PutUint32(garbled[17:], crc32.Checksum(garbled[21:], crc32.MakeTable(crc32.Castagnoli)))
+	for v := int16(3); v <= 12; v++ {
+		r := produceReq(v, -1, "t", 0, realBatch(t, 300))
+		for i, b := range [][]byte{garbled, realBatch(t, 300)} {
+			p := kmsg.NewProduceRequestTopicPartition()
+			p.Partition, p.Records = int32(i+1), b
+			r.Topics[0].Partitions = append(r.Topics[0].Partitions, p)
+		}
+		ps := c.call(r).(*kmsg.ProduceResponse).Topics[0].Partitions
+		written := int64(v - 3)
+		if ps[0].ErrorCode != 0 || ps[0].BaseOffset != written || ps[2].ErrorCode != 0 || ps[2].BaseOffset != written {
+			t.Errorf("v%d: the others: %+v, %+v", v, ps[0], ps[2])
+		}
+		if p := ps[1]; p.ErrorCode != kerr.InvalidRecord.Code || p.BaseOffset != -1 || len(p.ErrorRecords) != 0 || v >= 8 && p.ErrorMessage == nil {
+			t.Errorf("v%d: the garbled one: %+v", v, p)
+		}
+	}
+	for i, want := range []int64{10, 0, 10} {
+		if p := fetched(c.call(fetchReq(12, "t", 0, int32(i)))); p.HighWatermark != want {
+			t.Errorf("partition %d ends at %d, want %d", i, p.HighWatermark, want)
+		}
 	}
 }
 

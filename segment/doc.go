@@ -33,7 +33,10 @@
 // The numbers are cited in the code.
 //
 //   - S1: below End a log is whole, verified batches with rising offsets. An
-//     append is checked before it is written, recovery checks what it finds.
+//     append is checked before it is written, recovery checks what it finds. A
+//     client's records are looked at too, where they aren't compressed or are to
+//     be recompressed; a replica and recovery take them as a leader once did, by
+//     the CRC: to refuse what others have committed would only stop them.
 //   - S2: an index is derived. What a lookup finds by it is checked against the
 //     batch there; on any doubt it is made again from the batches.
 //   - S3: sealed files never change. A goroutine that lives while there is
@@ -53,13 +56,13 @@
 //
 // # The life of an append
 //
-// Append checks CRC and headers without a lock. Under the log's lock it asks what
-// is remembered of the producers (a repetition is answered here), rolls if the
-// batches don't belong into the active segment, stamps offsets and epoch into the
-// caller's bytes and writes them with one WriteAt: the commit point. Then index,
-// ring, producers and offsets follow in memory, the offsets last, as one picture
-// under a sequence lock. Until then no reader sees anything, so a failed write
-// needs no undo but the truncation of the file.
+// Append checks CRC, headers and records without a lock. Under the log's lock it
+// asks what is remembered of the producers (a repetition is answered here), rolls
+// if the batches don't belong into the active segment, stamps offsets and epoch
+// into the caller's bytes and writes them with one WriteAt: the commit point. Then
+// index, ring, producers and offsets follow in memory, the offsets last, as one
+// picture under a sequence lock. Until then no reader sees anything, so a failed
+// write needs no undo but the truncation of the file.
 //
 // # The life of a read
 //

@@ -1,6 +1,9 @@
 package segment
 
 import (
+	"errors"
+	"fmt"
+
 	"firn/segment/batch"
 )
 
@@ -16,7 +19,7 @@ func recompress(b []byte, codec batch.Codec, opts *Options) ([]byte, error) {
 		if bt.Codec() != codec && !bt.IsControl() {
 			var err error
 			if bt, err = batch.Recompress(bt, codec, opts.CompressionLevel, opts.limit()); err != nil {
-				return nil, wrapBatch(err)
+				return nil, wrapContent(err)
 			}
 			if len(bt) > opts.MaxMessageBytes {
 				return nil, wrapTooLarge(len(bt), opts)
@@ -25,6 +28,15 @@ func recompress(b []byte, codec batch.Codec, opts *Options) ([]byte, error) {
 		out = append(out, bt...)
 	}
 	return out, nil
+}
+
+// wrapContent is wrapBatch for what is inside a batch whose checksum is right: its
+// writer made it so, and "corrupt" would have it sent again and again.
+func wrapContent(err error) error {
+	if errors.Is(err, batch.ErrCorrupt) {
+		return fmt.Errorf("%w: %w", ErrInvalidRecord, err)
+	}
+	return wrapBatch(err)
 }
 
 // oldestTime is the lowest timestamp of b: of its records if they are not

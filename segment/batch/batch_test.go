@@ -175,7 +175,9 @@ func TestVerifyFindsEveryFlippedBit(t *testing.T) {
 
 func TestTheHotPathDoesNotAllocate(t *testing.T) {
 	p := append(build(t, Spec{}, 10), build(t, Spec{Codec: Zstd}, 10)...)
+	p = append(p, spoilt(t, 80, 70, func(r *record) { r.headers = []byte{2, 2, 'k', 1} })...)
 	bad := changed(build(t, Spec{}, 1), atCount, u32(2)...)
+	garbled := spoilt(t, 80, 70, func(r *record) { r.size++ })
 	n := testing.AllocsPerRun(100, func() {
 		for rest := []byte(p); len(rest) > 0; {
 			var b Batch
@@ -186,7 +188,7 @@ func TestTheHotPathDoesNotAllocate(t *testing.T) {
 			b.SetBaseOffset(9)
 			b.SetLeaderEpoch(1)
 			b.SetLogAppendTime(1)
-			if Verify(b) != nil || VerifyProduced(bad) == nil {
+			if Verify(b) != nil || VerifyProduced(bad) == nil || VerifyProduced(garbled) == nil {
 				t.Fatal()
 			}
 			b[atAttributes+1] &^= byte(flagLogAppendTime)

@@ -21,22 +21,46 @@ func logLike(b *testing.B, codec Codec, size int) Batch {
 	return batch
 }
 
+// alike makes a batch of at most size bytes of records whose values have as many
+// bytes as value says, a millisecond apart.
+func alike(b *testing.B, size int, value func(i int) int) Batch {
+	b.Helper()
+	w := NewBuilder(Spec{})
+	for i := 0; w.Size()+value(i)+20 <= size; i++ {
+		w.Add(int64(1700000000000+i), nil, make([]byte, value(i)))
+	}
+	batch, err := w.Build()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return batch
+}
+
 var sizes = []int{16 << 10, 1 << 20}
 
 func name(codec Codec, size int) string { return fmt.Sprintf("%v/%dKiB", codec, size>>10) }
 
 func BenchmarkVerifyProduced(b *testing.B) {
 	for _, size := range sizes {
-		b.Run(name(None, size), func(b *testing.B) {
-			batch := logLike(b, None, size)
-			b.SetBytes(int64(len(batch)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := VerifyProduced(batch); err != nil {
-					b.Fatal(err)
+		for _, c := range []struct {
+			name  string
+			batch Batch
+		}{
+			{"records of 100 B", alike(b, size, func(int) int { return 100 })},
+			{"records of 70 to 170 B", alike(b, size, func(i int) int { return 70 + i*7919%101 })},
+			{"records of 1 KiB", alike(b, size, func(int) int { return 1 << 10 })},
+			{"log lines", logLike(b, None, size)},
+		} {
+			b.Run(fmt.Sprintf("%s/%s", name(None, size), c.name), func(b *testing.B) {
+				b.SetBytes(int64(len(c.batch)))
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := VerifyProduced(c.batch); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 

@@ -21,11 +21,12 @@
 //	    varint, and for each its key and value likewise
 //
 // The way of a batch through a broker: Next splits it off a request without
-// looking inside, VerifyProduced checks CRC and header, SetBaseOffset and
-// SetLeaderEpoch stamp it, and it goes to disk as it is. None of these allocates
-// and none decompresses. Walk is for those who must see records: lookups by
-// time, coordinators, compaction; Recompress is for topics with a codec of
-// their own.
+// looking inside, VerifyProduced checks CRC, header and, unless they are
+// compressed, how the records are laid out, SetBaseOffset and SetLeaderEpoch
+// stamp it, and it goes to disk as it is. None of these allocates and none
+// decompresses. Verify is for what a leader has accepted: it looks at no record.
+// Walk is for those who must see records: lookups by time, coordinators,
+// compaction; Recompress is for topics with a codec of their own.
 //
 // Bytes are input, wherever they come from. No length is believed before it is
 // compared with what is there, and no more is allocated than a small multiple

@@ -61,17 +61,7 @@ func (r *reader) decode(raw []byte, n int) (Record, error) {
 	timestamp := r.baseTimestamp + d.varint64()
 	delta := d.varint32()
 	rec := Record{Offset: r.baseOffset + int64(delta), Key: d.bytes(), Value: d.bytes(), raw: raw}
-	rec.nHeaders = int(d.varint32())
-	rec.headers = d.b
-	if !d.bad && (rec.nHeaders < 0 || rec.nHeaders > len(d.b)/2) {
-		d.bad = true // each takes two bytes at least
-	}
-	for i := 0; i < rec.nHeaders && !d.bad; i++ {
-		if d.bytes() == nil {
-			d.bad = true // a header's key is never null
-		}
-		d.bytes()
-	}
+	rec.nHeaders, rec.headers = d.headers()
 	if d.bad || len(d.b) > 0 {
 		return Record{}, fmt.Errorf("%w: record %d does not fill its length", ErrInvalid, r.n)
 	}
@@ -112,29 +102,47 @@ func (d *decoder) varint64() int64 {
 	return v
 }
 
+// varint32 takes no more bytes than a number of 32 bits needs, though 64 bits
+// could be encoded to the same: readers differ in what they make of that.
 func (d *decoder) varint32() int32 {
+	before := len(d.b)
 	v := d.varint64()
-	if v != int64(int32(v)) {
+	if v != int64(int32(v)) || before-len(d.b) > binary.MaxVarintLen32 {
 		d.fail()
 		return 0
 	}
 	return int32(v)
 }
 
-// bytes takes a length and that many bytes; nil if the length is negative, which
-// is null, or if d is bad.
+// bytes takes a length and that many bytes; nil if the length is -1, which is
+// null, or if d is bad.
 func (d *decoder) bytes() []byte {
 	n := int(d.varint32())
-	if n < 0 || d.bad {
+	if n == -1 || d.bad {
 		return nil
 	}
-	if n > len(d.b) {
+	if n < 0 || n > len(d.b) {
 		d.fail()
 		return nil
 	}
 	p := d.b[:n:n]
 	d.b = d.b[n:]
 	return p
+}
+
+// headers takes the headers' count and the headers, and returns both.
+func (d *decoder) headers() (n int, encoded []byte) {
+	n, encoded = int(d.varint32()), d.b
+	if n < 0 || n > len(encoded)/2 { // each takes two bytes at least
+		d.fail()
+	}
+	for i := 0; i < n && !d.bad; i++ {
+		if d.bytes() == nil {
+			d.fail() // a header's key is never null
+		}
+		d.bytes()
+	}
+	return n, encoded
 }
 
 func (d *decoder) fail() { d.b, d.bad = nil, true }

@@ -46,9 +46,10 @@ func Verify(b Batch) error {
 }
 
 // VerifyProduced is Verify for a batch from a client, which must number its
-// records without gaps and may not write what only brokers do. Its base offset
-// does not matter, since the broker stamps it. Beside the errors of Verify there
-// is ErrTimestamp.
+// records without gaps and may not write what only brokers do. It looks at the
+// records too, unless they are compressed: what a writer garbled before it took
+// the CRC, no reader gets past. The base offset does not matter, since the broker
+// stamps it. Beside the errors of Verify there is ErrTimestamp.
 func VerifyProduced(b Batch) error {
 	if err := verifyWhole(b); err != nil {
 		return err
@@ -67,7 +68,10 @@ func VerifyProduced(b Batch) error {
 	case b.MaxTimestamp() < -1 || b.BaseTimestamp() < -1: // -1 is none
 		return errTimestamps
 	}
-	return verifyProducer(b)
+	if err := verifyProducer(b); err != nil || b.Codec() != None {
+		return err
+	}
+	return verifyRecords(b.Records(), int(b.Count()))
 }
 
 func verifyWhole(b Batch) error {
