@@ -40,7 +40,8 @@ record from then on, as Kafka finds it. A partition's records come in order.
 With -o json a record is one line: topic, partition, offset, timestamp, key,
 value, headers. Keys and values that aren't UTF-8 are base64, as keyBase64 and
 valueBase64. What was read, and how much of it from the archive, goes to
-standard error.`,
+standard error. Where a batch can't be decoded it ends with an error that says at
+which offset, and where to go on.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			now := time.Now()
@@ -88,7 +89,8 @@ standard error.`,
 // replay reads a stretch of a topic: the heart of consume and demo.
 type replay struct {
 	brokers, topic string
-	partition      int32 // -1: all
+	id             kadm.TopicID // once planned
+	partition      int32        // -1: all
 	from, until    position
 	follow         bool
 	max            int64
@@ -119,7 +121,11 @@ func (s summary) print(w io.Writer) {
 
 // stretch is what is to be read of one partition: [next, end), with local the
 // first offset that is on the broker's disk.
-type stretch struct{ next, end, local int64 }
+type stretch struct {
+	next, end, local int64
+	moved            time.Time // when next did, or was looked at
+	decodable        int64     // where it was looked at, up to here
+}
 
 func (r *replay) run(ctx context.Context) (summary, error) {
 	parts, err := r.plan(ctx)
@@ -158,6 +164,9 @@ func (r *replay) run(ctx context.Context) (summary, error) {
 
 func (r *replay) poll(ctx context.Context, cl *kgo.Client, parts map[int32]*stretch, sum *summary, began time.Time) error {
 	w := waits{out: os.Stderr, topic: r.topic, reason: func(p int32, s *stretch, err error) string { return reason(ctx, cl, r.topic, p, s, err) }}
+	for _, s := range parts {
+		s.moved = began
+	}
 	for len(parts) > 0 {
 		look, cancel := context.WithTimeout(ctx, time.Second)
 		fs := cl.PollFetches(look)
@@ -165,14 +174,20 @@ func (r *replay) poll(ctx context.Context, cl *kgo.Client, parts map[int32]*stre
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := fatal(fs); err != nil {
-			return fmt.Errorf("read %s: %w", r.topic, err)
+		now := time.Now()
+		if p, err := fatal(fs); err != nil {
+			return r.failed(ctx, cl, p, parts[p], err)
 		}
 		for it := fs.RecordIter(); !it.Done(); {
 			rec := it.Next()
 			s := parts[rec.Partition]
 			if s == nil || rec.Offset >= s.end && !r.follow {
 				continue
+			}
+			if rec.Offset > s.next && s.next >= s.decodable {
+				if err := r.lookAt(ctx, cl, rec.Partition, s); err != nil {
+					return err
+				}
 			}
 			if sum.Records == 0 {
 				sum.First = time.Since(began)
@@ -185,10 +200,13 @@ func (r *replay) poll(ctx context.Context, cl *kgo.Client, parts map[int32]*stre
 			if err := r.each(rec); err != nil {
 				return err
 			}
-			s.next = rec.Offset + 1
+			s.next, s.moved = rec.Offset+1, now
 			if r.max > 0 && sum.Records >= r.max {
 				return nil
 			}
+		}
+		if err := r.lookAround(ctx, cl, parts, now); err != nil {
+			return err
 		}
 		failed := map[int32]error{}
 		fs.EachError(func(_ string, p int32, err error) { failed[p] = err })
@@ -227,16 +245,17 @@ func (r *replay) finish(cl *kgo.Client, fs kgo.Fetches, parts map[int32]*stretch
 	}
 }
 
-// fatal is the first error of a poll that trying again won't mend.
-func fatal(fs kgo.Fetches) error {
-	var out error
-	fs.EachError(func(topic string, p int32, err error) {
-		nothing := topic == "" && errors.Is(err, context.DeadlineExceeded) // came while we looked
-		if out == nil && !nothing && (isCode(err, "CORRUPT_MESSAGE") || !retriable(err)) {
-			out = fmt.Errorf("partition %d: %w", p, err)
+// fatal is the first error of a poll that trying again won't mend, and where.
+func fatal(fs kgo.Fetches) (partition int32, err error) {
+	fs.EachError(func(topic string, p int32, e error) {
+		nothing := topic == "" && errors.Is(e, context.DeadlineExceeded) // came while we looked
+		if err == nil && !nothing && (isCode(e, "CORRUPT_MESSAGE") || !retriable(e)) {
+			if partition, err = p, e; topic == "" {
+				partition = -1 // of the client
+			}
 		}
 	})
-	return out
+	return partition, err
 }
 
 // plan finds offsets for the positions asked for.
@@ -251,6 +270,7 @@ func (r *replay) plan(ctx context.Context) (map[int32]*stretch, error) {
 		if d.Err != nil {
 			return failure("look up "+r.topic, d.Err, "")
 		}
+		r.id = d.ID
 		want := numbers(d)
 		if r.partition >= 0 {
 			if !slices.Contains(want, r.partition) {

@@ -56,11 +56,11 @@ func TestWaitingIsToldOnce(t *testing.T) {
 // when nothing came; an error of a partition counts.
 func TestALookAtNothingIsNoFailure(t *testing.T) {
 	nothing := kgo.NewErrFetch(context.DeadlineExceeded)
-	if err := fatal(nothing); err != nil {
+	if _, err := fatal(nothing); err != nil {
 		t.Error(err)
 	}
 	lost := kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: "t", Partitions: []kgo.FetchPartition{{Partition: 3, Err: kerr.CorruptMessage}}}}}}
-	if err := fatal(append(nothing, lost...)); !errors.Is(err, kerr.CorruptMessage) {
-		t.Errorf("a lost object: %v", err)
+	if p, err := fatal(append(nothing, lost...)); p != 3 || !errors.Is(err, kerr.CorruptMessage) {
+		t.Errorf("a lost object: partition %d, %v", p, err)
 	}
 }
