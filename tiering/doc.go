@@ -73,6 +73,8 @@
 //	    the pointer has had for the grace.
 //	T5  whatever comes from the store is verified before it is used (loader.go).
 //	T6  .idx has all that an entry has: the bucket rebuilds its manifests.
+//	T7  what can't be read now is Pending or ErrUnavailable, what is gone for
+//	    good ErrLost; neither is ever "out of range".
 //	T8  conform, at open and before leading: a log that ends below the archived
 //	    end starts again there, one with another history is ErrDiverged.
 //	S5  Repair, at open, before leading and when asked to: of a quarantined log

@@ -33,13 +33,13 @@
 //
 // # What is checked
 //
-// A leader without its ZooKeeper answers while its followers have followed within
-// the lease time, so for that long it may not know of the next leader: "past" stands
-// for the times when that may be, and says how long. What is committed, and what
-// readers get, is held to no less then.
-//
 // Kind lists it, and testdata has for each a history that shows it and a twin
 // that is clean. Check reads a history twice, first what was written, then what
 // was seen, and keeps some 60 bytes for each write: a partition at a time fits
 // in memory however long the run was.
+//
+// A leader without its ZooKeeper answers while its followers have followed within
+// the lease time, so for that long it may not know of the next leader: "past" marks
+// the times when that may be, and says how long. What is committed, and what
+// readers get, is held to no less then.
 package checker

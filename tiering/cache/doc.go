@@ -2,8 +2,9 @@
 // pay: in memory, and on a disk if there is one to spare.
 //
 // It knows objects as a key, a size and one CRC-32C per block of 1 MiB, and for
-// newer ones per unit of 64 KiB besides. It does not know what the bytes mean, which object follows which, or what to do about
-// an object that is gone: its caller does.
+// newer ones per unit of 64 KiB besides. It does not know what the bytes mean,
+// which object follows which, or what to do about an object that is gone: its
+// caller does.
 //
 //	reader ── Stream.At, Get ──► table of blocks ──► pinned Block, zero copy
 //	                               │ missing
@@ -31,10 +32,10 @@
 //   - Memory is reserved before it is filled, from one budget for all blocks.
 //     Read-ahead gets what is within some reader's window and fits; the windows
 //     together stay below half of the budget: the rest is for those who come
-//     behind, and a full house shrinks read-ahead first. A block that a reader waits for may exceed the
-//     budget by a quarter, for what slow connections still pin, and then evicts
-//     anything else. Only one batch at a time that is larger than all this may
-//     go further.
+//     behind, and a full house shrinks read-ahead first. A block that a reader
+//     waits for may exceed the budget by a quarter, for what slow connections
+//     still pin, and then evicts anything else. Only one batch at a time that is
+//     larger than all this may go further.
 //   - A load that reaches the end of every window does not break off: it stops
 //     reading its connection until a reader comes closer, so one GET may be
 //     larger than what memory holds of it. It is cut after a few seconds, or
