@@ -113,7 +113,11 @@ func TestTheControllersOfficeMovesWithItsSession(t *testing.T) {
 		epoch := c.node(was).self().Epoch
 		c.store(was).Expire()
 		eventually(t, "registered again", func() bool { return c.node(was).self().Epoch > epoch })
-		c.await("there is a controller", func(x *topicIndex) bool { return x.controller > 0 && len(x.brokers) == 3 })
+		// Not the picture of before the session ended, which had a controller, too.
+		c.await("there is a controller, and it is back", func(x *topicIndex) bool {
+			b := x.broker(was)
+			return x.controller > 0 && len(x.brokers) == 3 && b != nil && b.Epoch > epoch
+		})
 		name := fmt.Sprintf("t%d-%d", was, epoch)
 		c.create(name, oneEach(3))
 		for p := range int32(3) {
