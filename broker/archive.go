@@ -39,30 +39,9 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 		return nil
 	}
 	start := tiering.Start{ClusterID: b.clusterID, ArchiveID: known, NewMetadata: newCluster, Archived: example, NewID: newID}
-	check, cancel := context.WithTimeout(ctx, archiveStartWait)
-	defer cancel()
-	id, err := tiering.CheckStart(check, b.cfg.Archive, start)
-	var takenOver error
-	switch {
-	case err == nil, errors.Is(err, tiering.ErrDamaged):
-		if err != nil {
-			b.log.Error("the archive is not whole; serving what is", "err", err)
-		}
-		if _, err := meta.MakeArchiveID(ctx, b.cfg.Meta, id.ArchiveID); err != nil {
-			return err
-		}
-	case errors.Is(err, tiering.ErrTakenOver):
-		// What was not archived is only here.
-		takenOver = err
-		b.log.Error("the archive has another owner; serving what is here, without writing to it", "err", err)
-		id = tiering.Identity{ClusterID: b.clusterID, ArchiveID: known}
-	case errors.Is(err, tiering.ErrNotOurs) || known == "" || ctx.Err() != nil:
+	id, takenOver, err := b.archiveOwner(ctx, start)
+	if err != nil {
 		return err
-	default:
-		// The store is away. We know whose it was; the archive asks again before
-		// it deletes anything.
-		b.log.Warn("the archive can't be reached; serving what is on disk until it can", "err", err)
-		id = tiering.Identity{ClusterID: b.clusterID, ArchiveID: known}
 	}
 	c := b.cfg.Settings
 	b.cache, err = cache.Open(cache.Config{
@@ -97,6 +76,32 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 	})
 	b.replicas.archive = b.archive
 	return nil
+}
+
+// archiveOwner asks the archive whose it is. An archive that is damaged, away, or
+// taken over by another is no reason not to start: what is on disk may be nowhere
+// else.
+func (b *Broker) archiveOwner(ctx context.Context, start tiering.Start) (id tiering.Identity, takenOver, err error) {
+	check, cancel := context.WithTimeout(ctx, archiveStartWait)
+	defer cancel()
+	ours := tiering.Identity{ClusterID: b.clusterID, ArchiveID: start.ArchiveID}
+	id, err = tiering.CheckStart(check, b.cfg.Archive, start)
+	switch {
+	case err == nil, errors.Is(err, tiering.ErrDamaged):
+		if err != nil {
+			b.log.Error("the archive is not whole; serving what is", "err", err)
+		}
+		_, err = meta.MakeArchiveID(ctx, b.cfg.Meta, id.ArchiveID)
+		return id, nil, err
+	case errors.Is(err, tiering.ErrTakenOver):
+		b.log.Error("the archive has another owner; serving what is here, without writing to it", "err", err)
+		return ours, err, nil
+	case errors.Is(err, tiering.ErrNotOurs) || start.ArchiveID == "" || ctx.Err() != nil:
+		return id, nil, err
+	}
+	// We know whose it was; the archive asks again before it deletes anything.
+	b.log.Warn("the archive can't be reached; serving what is on disk until it can", "err", err)
+	return ours, nil, nil
 }
 
 func noLimitAsZero(n int64) int64 {

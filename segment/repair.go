@@ -129,27 +129,35 @@ func (l *Log) repairLocked(how Repair, latest int32) error {
 	l.chain.Store(&chain)
 	l.mu.durableEpoch = chain.latest()
 
+	l.takeRepairedLocked(kept[:i+1], r, how.Archived)
+	return l.removeSegments(dropped)
+}
+
+// takeRepairedLocked puts segs, the last of them active and scanned by r, in the
+// place of what the log had.
+func (l *Log) takeRepairedLocked(segs []*segment, r *recovery, archived int64) {
+	old := l.st.mu.snapshot
 	for _, s := range old.sealed {
 		l.dir.handles.drop(s)
 	}
 	l.dir.handles.drop(old.active)
-	l.mu.unsynced = append([]*segment{}, kept[:i]...) // their index files may be damaged too
+	i := len(segs) - 1
+	l.mu.unsynced = append([]*segment{}, segs[:i]...) // their index files may be damaged too
 	l.mu.flushed = min(max(l.mu.flushed, l.point.Load()), r.next)
 	l.mu.wanted = min(l.mu.wanted, r.next)
 	l.warm.Store(true)
 
 	l.st.mu.Lock()
 	w := &l.st.mu.snapshot
-	w.view, w.size = &view{sealed: kept[:i:i], active: kept[i]}, r.pos
-	w.LocalStart, w.End = kept[0].base, r.next
+	w.view, w.size = &view{sealed: segs[:i:i], active: segs[i]}, r.pos
+	w.LocalStart, w.End = segs[0].base, r.next
 	w.LogStart = min(w.LogStart, w.End)
 	w.Counted = min(max(w.Counted, l.mu.flushed, w.LogStart), w.End)
 	l.recountLocked()
-	w.HighWatermark = min(max(w.HighWatermark, how.Archived), w.Counted)
+	w.HighWatermark = min(max(w.HighWatermark, archived), w.Counted)
 	l.st.mu.firstOpen = l.mu.producers.firstOpen()
 	l.st.publishLocked()
 	l.st.mu.Unlock()
-	return l.removeSegments(dropped)
 }
 
 // divide makes new segments of those that end past archived, of which nothing is

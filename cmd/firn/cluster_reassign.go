@@ -62,25 +62,24 @@ when all new ones are in sync. Records that are archived aren't copied.`,
 				}
 				var moves []moveView
 				switch {
-				case o.list:
-					return showMoves(g, v.movesUnderWay(parts))
-				case o.cancel:
+				case o.list, o.cancel:
 					moves = v.movesUnderWay(parts)
+				case o.drain >= 0:
+					moves, err = v.drain(parts, o.drain)
+				case len(o.to) > 0 && len(args) > 0:
+					moves, err = v.spread(parts, o.to, o.replicas, o.exactly)
+				default:
+					err = errors.New("what is to be done? give topics and --to, or --drain, --list, --cancel")
+				}
+				if err != nil {
+					return err
+				}
+				if o.cancel && !o.list {
 					for i := range moves {
 						moves[i].To = nil
 					}
-				case o.drain >= 0:
-					if moves, err = v.drain(parts, o.drain); err != nil {
-						return err
-					}
-				case len(o.to) > 0 && len(args) > 0:
-					if moves, err = v.spread(parts, o.to, o.replicas, o.exactly); err != nil {
-						return err
-					}
-				default:
-					return errors.New("what is to be done? give topics and --to, or --drain, --list, --cancel")
 				}
-				if o.dry {
+				if o.list || o.dry {
 					return showMoves(g, moves)
 				}
 				if err := reassign(c.Context(), a, moves); err != nil {
