@@ -243,7 +243,7 @@ func TestABrokerStartsWithoutItsStoreAndLeadsWhatDoesNotNeedIt(t *testing.T) {
 	if got := n.list("lost", 0, -1); got.ErrorCode != kerr.NotLeaderForPartition.Code {
 		t.Errorf("a log that must wait for the store (T8): %+v", got)
 	}
-	if len(n.Problems()) == 0 {
+	if len(n.Problems(t.Context(), 0)) == 0 {
 		t.Error("no problem is told")
 	}
 	down.Store(false)

@@ -90,6 +90,8 @@ type Broker struct {
 	interBroker string
 	followers   *followers
 	inSync      *inSync
+	// metaLook and archiveLook find out whether what lies outside is there.
+	metaLook, archiveLook *look
 	// ready is closed when clients are served.
 	ready chan struct{}
 	// retentionDue asks for a round of retention before its time.
@@ -135,6 +137,7 @@ func New(cfg Config) (*Broker, error) {
 	b.followers = newFollowers(b)
 	b.replicas.moved = b.followers.assign
 	b.inSync = newInSync(b)
+	b.metaLook, b.archiveLook = newLook("the metadata store", b.askMeta), newLook("the store", b.askArchive)
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
@@ -234,5 +237,7 @@ func (b *Broker) parts() []func(context.Context) error {
 		b.inSync.run,
 		b.loops,
 		b.runArchive,
+		b.metaLook.run,
+		b.archiveLook.run,
 	}
 }

@@ -84,7 +84,7 @@ func TestDamageOfWhatIsArchivedIsRepairedWhileServing(t *testing.T) {
 	if got := n.describe("t").Partitions[0].LeaderEpoch; got != epoch {
 		t.Errorf("epoch %d, was %d", got, epoch)
 	}
-	if got := n.Problems(); len(got) > 0 {
+	if got := n.Problems(t.Context(), 0); len(got) > 0 {
 		t.Error(got)
 	}
 }
@@ -99,7 +99,7 @@ func TestDamageOfWhatIsNotArchivedWaitsForItsOperator(t *testing.T) {
 	below := segmentAt(t, n.hosted("t").local, base).End
 	n.meet("t", file, base)
 	until(t, "refused", func() bool {
-		problems := strings.Join(n.Problems(), "\n")
+		problems := strings.Join(n.Problems(t.Context(), 0), "\n")
 		return strings.Contains(problems, file) && strings.Contains(problems, "unclean.leader.election.enable=true") && strings.Contains(problems, "damaged")
 	})
 	if r := n.list("t", 0, -1); n.hosted("t").local.Err() == nil {
@@ -147,7 +147,7 @@ func TestADamagedLogFoundAtStartIsGivenUpUntilItsOperatorAcceptsTheLoss(t *testi
 			if got := m.describe("t").Partitions[0]; got.Leader != -1 || got.ErrorCode != kerr.LeaderNotAvailable.Code {
 				t.Fatalf("a damaged log is led: %+v", got)
 			}
-			if got := strings.Join(m.Problems(), "\n"); !strings.Contains(got, "offsets 19 to 19 are damaged") {
+			if got := strings.Join(m.Problems(t.Context(), 0), "\n"); !strings.Contains(got, "offsets 19 to 19 are damaged") {
 				t.Error(got)
 			}
 			m.alter("t", "unclean.leader.election.enable", "true")

@@ -1,8 +1,11 @@
 package broker
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"firn/segment"
 	"firn/tiering"
@@ -27,12 +30,19 @@ func (b *Broker) ArchiveStatus() []tiering.Status {
 	return b.archive.Status()
 }
 
-// Problems says, for an operator, what doesn't work though the broker serves.
-func (b *Broker) Problems() []string {
+// Problems says, for an operator, what doesn't work though the broker serves. It asks
+// the metadata store and the archive's where their last answer is older than fresh, and
+// waits for them no longer than ctx.
+func (b *Broker) Problems(ctx context.Context, fresh time.Duration) []string {
 	if !b.joined() {
 		return nil
 	}
+	b.metaLook.start(fresh)
+	b.archiveLook.start(fresh)
 	var out []string
+	if err := b.metaLook.err(ctx); err != nil {
+		out = append(out, fmt.Sprintf("the metadata can't be read: %v; nobody is elected meanwhile, and leaders go on as far as their followers allow", err))
+	}
 	if s := b.replicas.dir.Space(); s.Low {
 		out = append(out, fmt.Sprintf("the disk of %s is below its reserve (%d bytes free, %d to be kept): produce requests are refused", b.cfg.LogDir, s.Free, s.Reserve))
 	}
@@ -54,14 +64,10 @@ func (b *Broker) Problems() []string {
 	if b.archive == nil {
 		return out
 	}
-	if err := b.archive.Disowned(); err != nil {
-		out = append(out, err.Error())
-	}
-	if err := b.archive.Silent(); err != nil {
-		out = append(out, fmt.Sprintf("the archive: %v", err))
-	}
-	if err := b.cache.Trouble(); err != nil {
+	if err := cmp.Or(b.archiveLook.err(ctx), b.cache.Trouble()); err != nil && b.archive.Disowned() == nil {
 		out = append(out, fmt.Sprintf("the archive can't be read: %v", err))
+	} else if err := cmp.Or(b.archive.Disowned(), b.archive.Silent()); err != nil {
+		out = append(out, fmt.Sprintf("the archive: %v", err))
 	}
 	stuck, why := 0, error(nil)
 	for _, s := range b.archive.Status() {

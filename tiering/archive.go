@@ -135,9 +135,9 @@ func (a *Archive) failpoint(name string) error {
 	return a.cfg.Failpoint(name)
 }
 
-// owner reports whether the archive is still ours; once it is not, it never is
-// again in this process.
-func (a *Archive) owner(ctx context.Context) error {
+// Owner reads whether the archive is still ours; once it is not, it never is again
+// in this process.
+func (a *Archive) Owner(ctx context.Context) error {
 	if err := a.Disowned(); err != nil {
 		return err
 	}

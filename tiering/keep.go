@@ -238,7 +238,7 @@ func (l *Log) deleteRemote(ctx context.Context, ld *leadership, now time.Time) e
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	if err := l.a.owner(ctx); err != nil {
+	if err := l.a.Owner(ctx); err != nil {
 		return err
 	}
 	if err := l.a.failpoint("tiering.remote-delete.before"); err != nil {
@@ -332,7 +332,7 @@ func (l *Log) deleteUseless(ctx context.Context, ld *leadership, now time.Time) 
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	if err := l.a.owner(ctx); err != nil {
+	if err := l.a.Owner(ctx); err != nil {
 		return err
 	}
 	for i, g := range due {

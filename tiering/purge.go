@@ -12,7 +12,7 @@ import (
 // Bury writes a deleted topic's tombstone into the bucket, so that a restore
 // skips the topic. Purge goes on from there.
 func (a *Archive) Bury(ctx context.Context, topic string, id TopicID) error {
-	if err := a.owner(ctx); err != nil {
+	if err := a.Owner(ctx); err != nil {
 		return err
 	}
 	if err := a.failpoint("tiering.purge.tombstone"); err != nil {

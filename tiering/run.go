@@ -214,7 +214,7 @@ func (a *Archive) complain(l *Log, err error) {
 // keep applies retention and deletes what is due in the archive, partition by
 // partition; sweeps take turns.
 func (a *Archive) keep(ctx context.Context) {
-	_ = a.owner(ctx) // says it once; an unreachable store shows below
+	_ = a.Owner(ctx) // says it once; an unreachable store shows below
 	away := false
 	for _, l := range a.logs() {
 		now := a.cfg.Now()

@@ -39,7 +39,7 @@ func (l *Log) Sweep(ctx context.Context, now time.Time) (removed int, err error)
 }
 
 func (l *Log) sweep(ctx context.Context, ld *leadership, now time.Time) (removed int, err error) {
-	if err := l.a.owner(ctx); err != nil {
+	if err := l.a.Owner(ctx); err != nil {
 		return 0, err
 	}
 	id, err := LoadIdentity(ctx, l.a.store)

@@ -84,7 +84,7 @@ func encodeJSON(v any) []byte {
 // its number of partitions has changed. Uploads do it by themselves once in each
 // leader epoch.
 func (a *Archive) PutTopic(ctx context.Context, t TopicInfo) error {
-	if err := a.owner(ctx); err != nil {
+	if err := a.Owner(ctx); err != nil {
 		return err
 	}
 	return putTopic(ctx, a.store, t)

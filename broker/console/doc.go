@@ -6,7 +6,10 @@
 //	GET /metrics                     Prometheus text
 //	GET /livez                       200 while the process runs its loops
 //	GET /readyz                      200 when ready, else 503; a body of named checks.
-//	                                 A store that is down is "degraded", not unready
+//	                                 A store that is down, ZooKeeper or the archive's, is
+//	                                 "degraded", not unready: the broker serves without it.
+//	                                 They are asked, at most every two seconds; ?wait=5s
+//	                                 asks them now, and waits longer than a moment
 //	GET /healthz, /v1/status/ready   names that other tools expect for /readyz
 //	GET /api/v1/archive/partitions   what is archived, what waits, and why
 package console

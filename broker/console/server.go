@@ -16,8 +16,9 @@ import (
 
 // Source is what the console asks the broker.
 type Source interface {
-	// Health tells how the broker is.
-	Health() Health
+	// Health tells how the broker is, and what it depends on. It asks that again where
+	// the last answer is older than fresh, and waits for it no longer than ctx.
+	Health(ctx context.Context, fresh time.Duration) Health
 	// ArchivePartitions tells where every partition that this broker leads stands.
 	ArchivePartitions() []ArchivePartition
 }
@@ -81,14 +82,30 @@ func New(cfg Config) *Server {
 	return s
 }
 
+const (
+	// answerWithin is how long /readyz waits for others: who asks it often gives
+	// up after a second, and would take a broker away that serves.
+	answerWithin = 300 * time.Millisecond
+	// answerFresh is how long an answer of others counts: each costs a request.
+	answerFresh = 2 * time.Second
+	// waitMost bounds what ?wait= may ask for.
+	waitMost = 5 * time.Second
+)
+
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		s.answer(w, http.StatusOK, map[string]bool{"live": true})
 	})
-	ready := func(w http.ResponseWriter, _ *http.Request) {
-		h := s.cfg.Source.Health()
+	ready := func(w http.ResponseWriter, r *http.Request) {
+		wait, fresh := answerWithin, answerFresh
+		if asked, err := time.ParseDuration(r.URL.Query().Get("wait")); err == nil {
+			wait, fresh = min(max(asked, 0), waitMost), 0
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), wait)
+		defer cancel()
+		h := s.cfg.Source.Health(ctx, fresh)
 		code := http.StatusOK
 		if !h.Ready {
 			code = http.StatusServiceUnavailable

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -15,9 +16,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type source struct{ h Health }
+type source struct {
+	h            Health
+	waits, fresh time.Duration // what Health was last given
+}
 
-func (s *source) Health() Health                        { return s.h }
+func (s *source) Health(ctx context.Context, fresh time.Duration) Health {
+	end, _ := ctx.Deadline()
+	s.waits, s.fresh = time.Until(end), fresh
+	return s.h
+}
+
 func (s *source) ArchivePartitions() []ArchivePartition { return nil }
 
 func start(t *testing.T, src Source) string {
@@ -56,7 +65,7 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestStoreDownIsDegradedNotUnready(t *testing.T) {
-	src := &source{Health{Ready: true, Degraded: []string{"archive: connection refused"}, Checks: map[string]string{"metadata": "ok"}}}
+	src := &source{h: Health{Ready: true, Degraded: []string{"archive: connection refused"}, Checks: map[string]string{"metadata": "ok"}}}
 	url := start(t, src)
 	for _, path := range []string{"/readyz", "/healthz", "/v1/status/ready"} {
 		code, body := get(t, url+path)
@@ -86,5 +95,20 @@ func TestOnlyReadsAreServed(t *testing.T) {
 	r.Body.Close()
 	if r.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST = %d", r.StatusCode)
+	}
+}
+
+// TestHealthWaitsNoLongerThanAsked: a probe that gives up after a second must not take a
+// broker away because others are slow.
+func TestHealthWaitsNoLongerThanAsked(t *testing.T) {
+	src := &source{h: Health{Ready: true}}
+	url := start(t, src)
+	for query, most := range map[string]time.Duration{"": answerWithin, "?wait=3s": 3 * time.Second, "?wait=1h": waitMost, "?wait=x": answerWithin, "?wait=-1s": 0} {
+		if get(t, url+"/readyz"+query); src.waits > most || most > 0 && src.waits <= 0 {
+			t.Errorf("%q waits %v, want %v", query, src.waits, most)
+		}
+		if anew := most != answerWithin; (src.fresh == 0) != anew {
+			t.Errorf("%q takes answers of %v", query, src.fresh)
+		}
 	}
 }

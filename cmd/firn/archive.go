@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -390,24 +391,32 @@ func (v *clusterView) pending(ask func(id int32) ([]console.ArchivePartition, er
 	return out, unknown
 }
 
-func pendingPartitions(ctx context.Context, base string) ([]console.ArchivePartition, error) {
+func pendingPartitions(ctx context.Context, base string) (ps []console.ArchivePartition, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
+	err = getJSON(ctx, base, "/api/v1/archive/partitions", &ps)
+	return ps, err
+}
+
+// getJSON asks a broker's admin listener, whatever status it answers with.
+func getJSON(ctx context.Context, base, path string, into any) error {
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/api/v1/archive/partitions", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("--admin: %w", err)
+		return fmt.Errorf("--admin: %w", err)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("no broker answers at %s: name its admin.listener with --admin (%w)", base, err)
+		if u := (*url.Error)(nil); errors.As(err, &u) {
+			err = u.Err
+		}
+		return fmt.Errorf("no broker's admin listener answers at %s: %w", base, err)
 	}
 	defer resp.Body.Close()
-	var ps []console.ArchivePartition
-	if err := json.NewDecoder(resp.Body).Decode(&ps); err != nil {
-		return nil, fmt.Errorf("answer of %s: %w", base, err)
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("%s is no admin listener of firn's: it answers %s with %s (%w)", base, path, resp.Status, err)
 	}
-	return ps, nil
+	return nil
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +20,8 @@ import (
 
 // trouble is one thing that is wrong, with the reason.
 type trouble struct {
-	Kind      string  `json:"kind"` // offline, under-min-isr, under-replicated, un-archived, controller, unknown
+	Kind      string  `json:"kind"` // offline, under-min-isr, under-replicated, un-archived, controller, degraded, not-ready, unknown
+	Broker    *int32  `json:"broker,omitempty"`
 	Topic     string  `json:"topic,omitempty"`
 	Partition *int32  `json:"partition,omitempty"`
 	Leader    *int32  `json:"leader,omitempty"`
@@ -28,7 +31,10 @@ type trouble struct {
 }
 
 func (t trouble) where() string {
-	if t.Partition == nil {
+	switch {
+	case t.Broker != nil:
+		return fmt.Sprintf("broker %d", *t.Broker)
+	case t.Partition == nil:
 		return "-"
 	}
 	return fmt.Sprintf("%s-%d", t.Topic, *t.Partition)
@@ -94,9 +100,14 @@ func clusterHealth(g *global) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "health",
 		Short: "What is offline, under-replicated, lagging or not archived, and why",
-		Long: `Lists what is wrong with the reason, and ends with exit code 1 if anything is.
-What isn't archived, the brokers' admin listeners tell; one that can't be reached
-from here is listed as unknown, which is no trouble by itself.`,
+		Long: `Lists what is wrong, with the reason. Each broker is asked at its admin listener what
+it has not archived, and whether it reaches the metadata store and the archive, which
+it then tries. One whose listener can't be reached from here is listed as unknown.
+
+Exit codes:
+  0  nothing is wrong
+  1  something is, or no broker answers
+  2  nothing wrong is known, but something could not be found out`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var found []trouble
@@ -109,7 +120,9 @@ from here is listed as unknown, which is no trouble by itself.`,
 				if err != nil {
 					return err
 				}
-				found = append(v.troubles(least), unarchived(c.Context(), a, v, lag)...)
+				found = append(v.troubles(least), brokerTroubles(v.status().Brokers, lag, func(id int32) (console.Health, []console.ArchivePartition, error) {
+					return askBrokerHealth(c.Context(), a, v, id)
+				})...)
 				return nil
 			})
 			if err != nil {
@@ -123,7 +136,7 @@ from here is listed as unknown, which is no trouble by itself.`,
 	return c
 }
 
-// showTroubles prints them; with one that counts the exit code is 1.
+// showTroubles prints them; the exit code is 1 with one that is known, 2 with others.
 func showTroubles(g *global, found []trouble) error {
 	bad := 0
 	tab := newTable(os.Stdout)
@@ -143,11 +156,13 @@ func showTroubles(g *global, found []trouble) error {
 	if bad > 0 {
 		return &exitError{1}
 	}
-	switch {
-	case g.json():
-	case len(found) > 0:
-		fmt.Println("nothing wrong is known, beside what is unknown")
-	default:
+	if len(found) > 0 {
+		if !g.json() {
+			fmt.Println("nothing wrong is known, but not all could be found out (exit code 2)")
+		}
+		return &exitError{2}
+	}
+	if !g.json() {
 		fmt.Println("healthy: every partition is led, fully replicated and archived in time")
 	}
 	return nil
@@ -179,29 +194,56 @@ func minInsync(ctx context.Context, a *kadm.Client, v *clusterView) (map[string]
 	return least, nil
 }
 
-// unarchived asks each broker what of that which it leads the archive lacks.
-func unarchived(ctx context.Context, a *kadm.Client, v *clusterView, lag time.Duration) (out []trouble) {
-	unknown := func(id int32, err error) {
-		out = append(out, trouble{Kind: "unknown", Why: fmt.Sprintf("whether all that broker %d leads is archived: %v", id, ourWords(err))})
-	}
-	for _, id := range v.status().Brokers {
-		at, err := adminListener(ctx, a, v, id)
-		if err != nil {
-			unknown(id, err)
-			continue
-		}
-		ps, err := pendingPartitions(ctx, "http://"+at)
-		if err != nil {
-			unknown(id, err)
-			continue
-		}
-		for _, p := range ps {
-			if why := behind(p, lag); why != "" {
-				out = append(out, trouble{Kind: "un-archived", Topic: p.Topic, Partition: &p.Partition, Leader: &id, Why: why})
+// brokerTroubles asks each broker what it lacks, and what of that which it leads its
+// archive lacks; all at once, for one that waits for a store takes its time.
+func brokerTroubles(ids []int32, lag time.Duration, ask func(id int32) (console.Health, []console.ArchivePartition, error)) []trouble {
+	found := make([][]trouble, len(ids))
+	var asking sync.WaitGroup
+	for i, id := range ids {
+		asking.Go(func() {
+			h, ps, err := ask(id)
+			if err != nil {
+				found[i] = []trouble{{Kind: "unknown", Broker: &id, Why: fmt.Sprintf("how it is, and whether all that it leads is archived: %v", ourWords(err))}}
+				return
 			}
+			found[i] = ofBroker(id, lag, h, ps)
+		})
+	}
+	asking.Wait()
+	return slices.Concat(found...)
+}
+
+// ofBroker is what is wrong with a broker by what it answers.
+func ofBroker(id int32, lag time.Duration, h console.Health, ps []console.ArchivePartition) (out []trouble) {
+	for _, part := range slices.Sorted(maps.Keys(h.Checks)) {
+		if state := h.Checks[part]; state != "ok" {
+			out = append(out, trouble{Kind: "not-ready", Broker: &id, Why: part + ": " + state})
+		}
+	}
+	for _, why := range h.Degraded {
+		out = append(out, trouble{Kind: "degraded", Broker: &id, Why: why})
+	}
+	for _, p := range ps {
+		if why := behind(p, lag); why != "" {
+			out = append(out, trouble{Kind: "un-archived", Topic: p.Topic, Partition: &p.Partition, Leader: &id, Why: why})
 		}
 	}
 	return out
+}
+
+// askBrokerHealth asks a broker's admin listener.
+func askBrokerHealth(ctx context.Context, a *kadm.Client, v *clusterView, id int32) (h console.Health, ps []console.ArchivePartition, err error) {
+	at, err := adminListener(ctx, a, v, id)
+	if err != nil {
+		return h, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if err := getJSON(ctx, at, "/readyz?wait=5s", &h); err != nil {
+		return h, nil, err
+	}
+	err = getJSON(ctx, at, "/api/v1/archive/partitions", &ps)
+	return h, ps, err
 }
 
 // behind says why a partition's archive is too far behind; "" if it isn't.

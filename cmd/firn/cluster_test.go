@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -57,6 +58,42 @@ func TestTroublesSayWhy(t *testing.T) {
 	}
 	if s := v.status(); s.Offline != 2 || s.UnderReplicated != 4 || s.Moving != 1 || !slices.Equal(s.Away, []int32{5, 6}) {
 		t.Errorf("status %+v", s)
+	}
+}
+
+// TestHealthAsksEachBroker what it lacks; what can't be found out is not well.
+func TestHealthAsksEachBroker(t *testing.T) {
+	ok := map[string]string{"metadata": "ok"}
+	ask := func(id int32) (h console.Health, ps []console.ArchivePartition, err error) {
+		switch h = (console.Health{Ready: true, Checks: ok}); id {
+		case 2:
+			h.Degraded = []string{"the store is away"}
+			ps = []console.ArchivePartition{{Topic: "t", Partition: 3, LastError: "no answer"}}
+		case 3:
+			h.Ready, h.Checks = false, map[string]string{"metadata": "registering", "logs": "ok"}
+		case 4:
+			err = errors.New("refused")
+		}
+		return h, ps, err
+	}
+	found := brokerTroubles([]int32{1, 2, 3, 4}, time.Hour, ask)
+	want := [][3]string{{"degraded", "broker 2", "away"}, {"un-archived", "t-3", "no answer"}, {"not-ready", "broker 3", "metadata: registering"}, {"unknown", "broker 4", "refused"}}
+	if len(found) != len(want) {
+		t.Fatalf("%+v", found)
+	}
+	for i, w := range want {
+		if f := found[i]; f.Kind != w[0] || f.where() != w[1] || !strings.Contains(f.Why, w[2]) {
+			t.Errorf("%s %s %s, want %v", f.Kind, f.where(), f.Why, w)
+		}
+	}
+	for code, ids := range map[int][]int32{0: {1}, 1: {1, 2}, 2: {1, 4}} {
+		e, err := (*exitError)(nil), showTroubles(&global{}, brokerTroubles(ids, time.Hour, ask))
+		if got := errors.As(err, &e); got != (code > 0) || got && e.code != code {
+			t.Errorf("brokers %v: %v, want exit code %d", ids, err, code)
+		}
+	}
+	if err := showTroubles(&global{}, found); err == nil || err.(*exitError).code != 1 {
+		t.Errorf("trouble and unknown: %v", err)
 	}
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"maps"
+	"time"
 
 	"firn/broker/console"
 )
@@ -9,8 +11,8 @@ import (
 // health answers the console from the broker.
 type health struct{ n *node }
 
-func (h health) Health() console.Health {
-	out := console.Health{Degraded: h.n.broker.Problems(), Checks: map[string]string{"metadata": "ok", "logs": "ok", "groups": "ok"}}
+func (h health) Health(ctx context.Context, fresh time.Duration) console.Health {
+	out := console.Health{Degraded: h.n.broker.Problems(ctx, fresh), Checks: map[string]string{"metadata": "ok", "logs": "ok", "groups": "ok"}}
 	why := h.n.broker.NotReady()
 	maps.Copy(out.Checks, why)
 	out.Ready = len(why) == 0
