@@ -37,7 +37,10 @@ type followers struct {
 		ctx     context.Context // nil before run
 		sources map[sourceKey]*source
 		of      map[*replication.Partition]*source
-		wait    sync.WaitGroup
+		// hung are replicas whose disks keep their sources from going on: those
+		// have nobody else any more, and nobody else has them.
+		hung map[*replication.Partition]*source
+		wait sync.WaitGroup
 	}
 }
 
@@ -54,6 +57,7 @@ func newFollowers(b *Broker) *followers {
 	fs := &followers{b: b, log: b.log, seed: maphash.MakeSeed(), rebuilds: make(chan struct{}, maxRebuilds)}
 	fs.mu.sources = map[sourceKey]*source{}
 	fs.mu.of = map[*replication.Partition]*source{}
+	fs.mu.hung = map[*replication.Partition]*source{}
 	return fs
 }
 
@@ -65,7 +69,7 @@ func (fs *followers) run(ctx context.Context) error {
 	for _, r := range fs.b.replicas.list() {
 		fs.assign(r.part)
 	}
-	<-ctx.Done()
+	fs.watch(ctx)
 	fs.mu.Lock()
 	for _, s := range fs.mu.sources {
 		s.client.Close()
@@ -80,7 +84,11 @@ func (fs *followers) run(ctx context.Context) error {
 func (fs *followers) assign(p *replication.Partition) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fs.mu.ctx == nil || fs.mu.ctx.Err() != nil {
+	fs.assignLocked(p)
+}
+
+func (fs *followers) assignLocked(p *replication.Partition) {
+	if fs.mu.ctx == nil || fs.mu.ctx.Err() != nil || fs.mu.hung[p] != nil {
 		return
 	}
 	leader, epoch, ok := p.Follows()
@@ -108,7 +116,7 @@ func (fs *followers) sourceLocked(broker int32, p *replication.Partition) *sourc
 	if s := fs.mu.sources[key]; s != nil {
 		return s
 	}
-	s := newSource(fs, broker)
+	s := newSource(fs, key)
 	fs.mu.sources[key] = s
 	ctx := fs.mu.ctx
 	fs.mu.wait.Go(func() { s.run(ctx) })
@@ -128,6 +136,7 @@ func (fs *followers) maxLag() (lag int64) {
 // source is a fetcher of one broker, with its connection and goroutine.
 type source struct {
 	fs     *followers
+	key    sourceKey
 	client *peer.Client
 	more   chan struct{} // something has changed
 
@@ -138,6 +147,7 @@ type source struct {
 		// polling: a fetch is under way, which an interrupt may end.
 		polling   bool
 		lastBreak time.Time
+		writing
 	}
 
 	// The rest is the goroutine's own. What it does with an answer waits for disks,
@@ -148,10 +158,11 @@ type source struct {
 	starts  []replication.StartAnswer
 }
 
-func newSource(fs *followers, broker int32) *source {
-	c := fs.b.settings()
-	return &source{
+func newSource(fs *followers, key sourceKey) *source {
+	c, broker := fs.b.settings(), key.broker
+	s := &source{
 		fs:   fs,
+		key:  key,
 		more: make(chan struct{}, 1),
 		client: peer.New(peer.Config{
 			Self:          fs.b.self,
@@ -161,19 +172,21 @@ func newSource(fs *followers, broker int32) *source {
 			ReceiveBuffer: fs.receiveBuffer(),
 			ClientID:      "firn-replica-" + strconv.Itoa(int(fs.b.cfg.NodeID)),
 		}),
-		fetcher: replication.NewFetcher(replication.FetcherConfig{
-			Self:           fs.b.cfg.NodeID,
-			PartitionBytes: int32(c.Int("replica.fetch.max.bytes")),
-			AnswerBytes:    int32(c.Int("replica.fetch.response.max.bytes")),
-			MinBytes:       int32(c.Int("replica.fetch.min.bytes")),
-			MaxWait:        c.Millis("replica.fetch.wait.max.ms"),
-			Backoff:        c.Millis("replica.fetch.backoff.ms"),
-			GivenUp:        fs.b.replicaLost,
-			Hold:           fs.hold,
-			Fetched:        fs.fetched,
-			Log:            fs.log.With("source", broker),
-		}),
 	}
+	s.fetcher = replication.NewFetcher(replication.FetcherConfig{
+		Self:           fs.b.cfg.NodeID,
+		PartitionBytes: int32(c.Int("replica.fetch.max.bytes")),
+		AnswerBytes:    int32(c.Int("replica.fetch.response.max.bytes")),
+		MinBytes:       int32(c.Int("replica.fetch.min.bytes")),
+		MaxWait:        c.Millis("replica.fetch.wait.max.ms"),
+		Backoff:        c.Millis("replica.fetch.backoff.ms"),
+		GivenUp:        fs.b.replicaLost,
+		Hold:           fs.hold,
+		Enter:          s.enter,
+		Fetched:        fs.fetched,
+		Log:            fs.log.With("source", broker),
+	})
+	return s
 }
 
 // receiveBuffer is the user's, where there is one: Kafka's default would halve what
@@ -208,7 +221,7 @@ func (s *source) change(do func(*replication.Fetcher)) {
 // run drives the fetcher until ctx ends.
 func (s *source) run(ctx context.Context) {
 	defer s.client.Close()
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && s.leave() {
 		ask := s.next(ctx)
 		var err error
 		switch {

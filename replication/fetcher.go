@@ -28,6 +28,10 @@ type FetcherConfig struct {
 	GivenUp func(p *Partition, err error)
 	// Hold: nothing more of p is fetched for now; nil: nothing is held back.
 	Hold func(p *Partition, now time.Time) bool
+	// Enter is called before p's log is changed, which waits for its disk. false:
+	// others are to follow from now on, and the rest of the answer isn't taken; the
+	// Fetcher is of no use any more. nil: go on.
+	Enter func(p *Partition) bool
 	// Fetched counts the bytes of records that were fetched of p; nil: nobody counts.
 	Fetched func(p *Partition, bytes int, now time.Time)
 	Log     *slog.Logger

@@ -81,22 +81,26 @@ func (f *Fetcher) TakeFetch(ctx context.Context, a *FetchAnswer, now time.Time) 
 		f.sessionEpoch = max(1, f.sessionEpoch+1)
 	}
 	for i := range a.Partitions {
-		f.takePartition(ctx, &a.Partitions[i], now)
+		a := &a.Partitions[i]
+		w := f.parts[partitionKey{a.TopicID, a.Index}]
+		switch {
+		case w == nil || w.phase != fetching || w.told.Epoch != w.epoch || w.sent != w.p.log.Offsets().End:
+			// not what was asked for, any more
+		case a.Err != nil:
+			f.refused(w, a.Err, now)
+		case !f.enter(w):
+			return
+		default:
+			f.takePartition(ctx, w, a, now)
+		}
 	}
 }
 
-// takePartition takes what the answer says of one partition, if it is still what
-// was asked for.
-func (f *Fetcher) takePartition(ctx context.Context, a *PartitionAnswer, now time.Time) {
-	w := f.parts[partitionKey{a.TopicID, a.Index}]
-	if w == nil || w.phase != fetching || w.told.Epoch != w.epoch || w.sent != w.p.log.Offsets().End {
-		return
-	}
-	switch {
-	case a.Err != nil:
-		f.refused(w, a.Err, now)
-		return
-	case a.Diverging.Epoch >= 0 || a.Diverging.End >= 0:
+func (f *Fetcher) enter(w *following) bool { return f.cfg.Enter == nil || f.cfg.Enter(w.p) }
+
+// takePartition takes what the answer says of one partition.
+func (f *Fetcher) takePartition(ctx context.Context, w *following, a *PartitionAnswer, now time.Time) {
+	if a.Diverging.Epoch >= 0 || a.Diverging.End >= 0 {
 		// What else the answer says is of another history (A3).
 		f.truncate(w, a.Diverging, now)
 		return
@@ -163,6 +167,8 @@ func (f *Fetcher) TakeEnds(answers []EpochAnswer, now time.Time) {
 			w.phase = comparing
 		case a.End.Epoch < 0 || a.End.End < 0:
 			w.phase = fetching // the fetch will tell
+		case !f.enter(w):
+			return
 		default:
 			f.truncate(w, a.End, now)
 		}
@@ -182,6 +188,9 @@ func (f *Fetcher) TakeStarts(answers []StartAnswer, now time.Time) {
 			f.refused(w, a.Err, now)
 			w.phase = beginning
 			continue
+		}
+		if !f.enter(w) {
+			return
 		}
 		f.begin(w, a.LogStart, now)
 	}

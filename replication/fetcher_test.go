@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -247,6 +248,30 @@ func TestNothingIsTakenFromAFormerLeader(t *testing.T) {
 	}
 	if err := p.parts[0].Rebuild(context.Background(), 1); !errors.Is(err, ErrNotFollowing) {
 		t.Fatalf("Rebuild as a leader: %v", err)
+	}
+}
+
+// When a log has held up the others for so long that somebody else has them, what
+// the answer says of them is done no more: it may be old by then.
+func TestNothingIsTakenForWhomOthersFollow(t *testing.T) {
+	p := newPair(t, 3, segment.Options{})
+	var entered []int32
+	p.fetcher.cfg.Enter = func(q *Partition) bool {
+		entered = append(entered, q.Index())
+		return len(entered) < 2
+	}
+	r := p.fetch()
+	for i := range 3 {
+		p.append(i)
+	}
+	p.take(p.answer(r))
+	if !slices.Equal(entered, []int32{0, 1}) {
+		t.Errorf("asked for %v", entered)
+	}
+	for i, want := range []int64{1, 0, 0} {
+		if end := p.parts[i].log.Offsets().End; end != want {
+			t.Errorf("log %d ends at %d, want %d", i, end, want)
+		}
 	}
 }
 
