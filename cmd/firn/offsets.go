@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -27,8 +29,10 @@ type listOffsets func(context.Context) (kadm.ListedOffsets, error)
 // may have just died. With patient false it takes what is answered now.
 func offsets(ctx context.Context, topic string, want []int32, patient bool, list listOffsets) (kadm.ListedOffsets, error) {
 	deadline := time.Now().Add(leaderWait)
+	late := sayIfLate(os.Stderr, fmt.Sprintf("waiting for the offsets of %s: no answer yet", topic))
 	for told := false; ; told = true {
 		l, err := list(ctx)
+		told = late() || told
 		if !patient && (err == nil || inShards(err)) {
 			return l, nil
 		}
@@ -48,6 +52,23 @@ func offsets(ctx context.Context, topic string, want []int32, patient bool, list
 			return l, context.Cause(ctx)
 		}
 	}
+}
+
+// sayIfLate says a line unless it is stopped before noticeEvery is over; stopping,
+// again too, tells whether it has been said.
+func sayIfLate(w io.Writer, line string) (stop func() (said bool)) {
+	done := make(chan struct{})
+	t := time.AfterFunc(noticeEvery, func() {
+		defer close(done)
+		fmt.Fprintln(w, line)
+	})
+	return sync.OnceValue(func() bool {
+		if t.Stop() {
+			return false
+		}
+		<-done
+		return true
+	})
 }
 
 // passes: the leader is away, or changes; another answer would stay.

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -74,4 +76,17 @@ func TestOffsetsOutsideAPartitionAreTold(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", p, got, want)
 		}
 	}
+}
+
+func TestALateAnswerIsAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for took, want := range map[time.Duration]string{noticeEvery / 2: "", 2 * noticeEvery: "late\n"} {
+			var b bytes.Buffer
+			stop := sayIfLate(&b, "late")
+			time.Sleep(took)
+			if said := stop(); said != (want != "") || b.String() != want {
+				t.Errorf("after %v: %v, %q", took, said, b.String())
+			}
+		}
+	})
 }

@@ -33,7 +33,7 @@ func ourWords(err error) error {
 		{": response exceeds BrokerMaxReadBytes", ""},
 		{kerr.LeaderNotAvailable.Error(), "LEADER_NOT_AVAILABLE: it has no leader now"},
 		{kerr.NotLeaderForPartition.Error(), "NOT_LEADER_OR_FOLLOWER: who was its leader isn't any more"},
-		{kerr.KafkaStorageError.Error(), "KAFKA_STORAGE_ERROR: its leader can't read or write it now, on its disk or in the archive"},
+		{kerr.KafkaStorageError.Error(), "KAFKA_STORAGE_ERROR: its leader can't read or write it now, on its disk or in the archive (`firn cluster health` tells more)"},
 		{context.DeadlineExceeded.Error(), "no answer in time"},
 		{"unknown broker", "a broker that is away"},
 		{kgo.ErrClientClosed.Error(), "given up"},
