@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf16"
@@ -149,21 +151,13 @@ func (c *coordinator) set(p int32, s *shard) {
 func (c *coordinator) snapshot() map[int32]*shard {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	all := make(map[int32]*shard, len(c.mu.shards))
-	for p, s := range c.mu.shards {
-		all[p] = s
-	}
-	return all
+	return maps.Clone(c.mu.shards)
 }
 
 func (c *coordinator) list() []*shard {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	all := make([]*shard, 0, len(c.mu.shards))
-	for _, s := range c.mu.shards {
-		all = append(all, s)
-	}
-	return all
+	return slices.Collect(maps.Values(c.mu.shards))
 }
 
 // loadPatience is how long a request waits for its shard to load before it is

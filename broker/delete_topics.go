@@ -24,7 +24,7 @@ func handleDeleteTopics(b *Broker, ctx context.Context, r *request) kmsg.Respons
 	asked := req.Topics
 	for _, name := range req.TopicNames {
 		t := kmsg.NewDeleteTopicsRequestTopic()
-		t.Topic = ref(name)
+		t.Topic = new(name)
 		asked = append(asked, t)
 	}
 	x := b.topics.Load()
@@ -50,7 +50,7 @@ func handleDeleteTopics(b *Broker, ctx context.Context, r *request) kmsg.Respons
 		out := kmsg.NewDeleteTopicsResponseTopic()
 		out.Topic, out.TopicID = asked[i].Topic, asked[i].TopicID
 		if t != nil {
-			out.Topic, out.TopicID = ref(t.Name), t.ID
+			out.Topic, out.TopicID = new(t.Name), t.ID
 		}
 		if errs[i] == nil {
 			errs[i] = outcome[t.ID]

@@ -27,7 +27,7 @@ func handleDescribeCluster(b *Broker, _ context.Context, r *request) kmsg.Respon
 		if req.EndpointType != 2 {
 			resp.ErrorCode = kerr.UnsupportedEndpointType.Code
 		}
-		resp.ErrorMessage = ref("This endpoint serves brokers: there are no controllers apart from them.")
+		resp.ErrorMessage = new("This endpoint serves brokers: there are no controllers apart from them.")
 		return resp
 	}
 	x := b.topics.Load()

@@ -25,7 +25,7 @@ func handleDescribeGroups(b *Broker, ctx context.Context, r *request) kmsg.Respo
 			if r.version < 6 {
 				err = nil
 			} else {
-				d.ErrorMessage = ref(fmt.Sprintf("group %s not found", name))
+				d.ErrorMessage = new(fmt.Sprintf("group %s not found", name))
 			}
 		}
 		d.Group, d.ErrorCode = name, errorCode(err)

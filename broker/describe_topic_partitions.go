@@ -50,7 +50,7 @@ func handleDescribeTopicPartitions(b *Broker, _ context.Context, r *request) kms
 		t := x.byName[name]
 		if t == nil {
 			out := kmsg.NewDescribeTopicPartitionsResponseTopic()
-			out.Topic = ref(name)
+			out.Topic = new(name)
 			out.ErrorCode = kerr.UnknownTopicOrPartition.Code
 			if checkTopicName(name) != "" {
 				out.ErrorCode = kerr.InvalidTopicException.Code
@@ -84,7 +84,7 @@ func cursor(topic string, partition int32) *kmsg.DescribeTopicPartitionsResponse
 // describe draws the partitions [from, below) of a topic.
 func (m metadataView) describe(t *topic, from, below int32) kmsg.DescribeTopicPartitionsResponseTopic {
 	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
-	out.Topic = ref(t.Name)
+	out.Topic = new(t.Name)
 	out.TopicID = t.ID
 	out.IsInternal = t.internal
 	out.AuthorizedOperations = topicOperations

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -51,9 +52,7 @@ func handleElectLeaders(b *Broker, ctx context.Context, r *request) kmsg.Respons
 			}
 		}
 	}
-	for tp, err := range b.electLeaders(ctx, kind, wanted) {
-		outcome[tp] = err
-	}
+	maps.Copy(outcome, b.electLeaders(ctx, kind, wanted))
 	for _, t := range asked {
 		out := kmsg.NewElectLeadersResponseTopic()
 		out.Topic = t.Topic

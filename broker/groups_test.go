@@ -59,7 +59,7 @@ func (n *node) sync(group, member string, generation int32, assignment string) *
 	n.t.Helper()
 	req := kmsg.NewPtrSyncGroupRequest()
 	req.Version, req.Group, req.MemberID, req.Generation = 5, group, member, generation
-	req.ProtocolType, req.Protocol = ref("consumer"), ref("range")
+	req.ProtocolType, req.Protocol = new("consumer"), new("range")
 	if assignment != "" {
 		a := kmsg.NewSyncGroupRequestGroupAssignment()
 		a.MemberID, a.MemberAssignment = member, []byte(assignment)
@@ -102,7 +102,7 @@ func (n *node) commitOffset(version int16, group, member string, generation int3
 		}
 	}
 	p := kmsg.NewOffsetCommitRequestTopicPartition()
-	p.Offset, p.LeaderEpoch, p.Metadata = offset, 3, ref("words")
+	p.Offset, p.LeaderEpoch, p.Metadata = offset, 3, new("words")
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
 	return ask[*kmsg.OffsetCommitResponse](n, req).Topics[0].Partitions[0].ErrorCode

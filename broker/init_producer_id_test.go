@@ -40,8 +40,8 @@ func TestInitProducerIDRefusals(t *testing.T) {
 		change func(*kmsg.InitProducerIDRequest)
 		want   *kerr.Error
 	}{
-		"transactional": {func(r *kmsg.InitProducerIDRequest) { r.TransactionalID = ref("x") }, kerr.TransactionalIDAuthorizationFailed},
-		"empty id":      {func(r *kmsg.InitProducerIDRequest) { r.TransactionalID = ref("") }, kerr.InvalidRequest},
+		"transactional": {func(r *kmsg.InitProducerIDRequest) { r.TransactionalID = new("x") }, kerr.TransactionalIDAuthorizationFailed},
+		"empty id":      {func(r *kmsg.InitProducerIDRequest) { r.TransactionalID = new("") }, kerr.InvalidRequest},
 		"id, no epoch":  {func(r *kmsg.InitProducerIDRequest) { r.ProducerID = 5 }, kerr.InvalidRequest},
 	} {
 		if r := n.initProducer(c.change); r.ErrorCode != c.want.Code || r.ProducerID != -1 {

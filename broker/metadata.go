@@ -38,7 +38,7 @@ func handleMetadata(b *Broker, ctx context.Context, r *request) kmsg.Response {
 		created = b.autoCreate(ctx, x, r, req)
 	}
 
-	resp.ClusterID = ref(b.clusterID)
+	resp.ClusterID = new(b.clusterID)
 	resp.ControllerID = x.controller
 	resp.Brokers = metadataBrokers(x, r.listener)
 	m := metadataView{x: x, listener: r.listener, version: r.version}
@@ -154,7 +154,7 @@ func (m metadataView) named(name string, id meta.TopicID, created map[string]err
 
 func (m metadataView) topic(t *topic) kmsg.MetadataResponseTopic {
 	out := kmsg.NewMetadataResponseTopic()
-	out.Topic = ref(t.Name)
+	out.Topic = new(t.Name)
 	out.TopicID = t.ID
 	out.IsInternal = t.internal
 	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, len(t.Replicas))

@@ -70,7 +70,7 @@ func eachOffset(topics []kmsg.OffsetFetchRequestGroupTopic, code int16) []kmsg.O
 }
 
 func noOffset(p int32) kmsg.OffsetFetchResponseGroupTopicPartition {
-	return kmsg.OffsetFetchResponseGroupTopicPartition{Partition: p, Offset: -1, LeaderEpoch: -1, Metadata: ref("")}
+	return kmsg.OffsetFetchResponseGroupTopicPartition{Partition: p, Offset: -1, LeaderEpoch: -1, Metadata: new("")}
 }
 
 func (b *Broker) offsetFetch(ctx context.Context, version int16, ask *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
@@ -134,7 +134,7 @@ func (f *offsetFetch) partition(topic string, p int32) kmsg.OffsetFetchResponseG
 		return out
 	}
 	if o, ok := f.group.Offset(group.Partition{Topic: topic, Num: p}); ok && f.current(topic, o) {
-		out.Offset, out.LeaderEpoch, out.Metadata = o.Offset, o.LeaderEpoch, ref(o.Metadata)
+		out.Offset, out.LeaderEpoch, out.Metadata = o.Offset, o.LeaderEpoch, new(o.Metadata)
 	}
 	return out
 }

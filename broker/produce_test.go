@@ -61,7 +61,7 @@ func TestProduceRefusals(t *testing.T) {
 	}{
 		{"acks 2", func(r *kmsg.ProduceRequest) { r.Acks = 2 }, kerr.InvalidRequiredAcks},
 		{"acks -2", func(r *kmsg.ProduceRequest) { r.Acks = -2 }, kerr.InvalidRequiredAcks},
-		{"transaction", func(r *kmsg.ProduceRequest) { r.TransactionID = kmsg.StringPtr("tx") }, kerr.TransactionalIDAuthorizationFailed},
+		{"transaction", func(r *kmsg.ProduceRequest) { r.TransactionID = new("tx") }, kerr.TransactionalIDAuthorizationFailed},
 		{"no topic", func(r *kmsg.ProduceRequest) { r.Topics[0].Topic = "other" }, kerr.UnknownTopicOrPartition},
 		{"no topic id", func(r *kmsg.ProduceRequest) { r.Version, r.Topics[0].TopicID = 13, [16]byte{9} }, kerr.UnknownTopicID},
 		{"no partition", func(r *kmsg.ProduceRequest) { r.Topics[0].Partitions[0].Partition = 2 }, kerr.UnknownTopicOrPartition},

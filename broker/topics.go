@@ -148,6 +148,3 @@ func ids(members []meta.Member) []int32 {
 	}
 	return out
 }
-
-// ref points at a value: kmsg's optional fields are pointers.
-func ref[T any](v T) *T { return &v }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -156,9 +157,7 @@ func (k kill) run(t *testing.T) {
 	}
 	v := &victim{t: t, Firn: harness.Start(t, o)}
 	configs := map[string]string{"segment.bytes": "65536", "local.retention.ms": "1", "retention.ms": "-1"}
-	for key, value := range k.configs {
-		configs[key] = value
-	}
+	maps.Copy(configs, k.configs)
 	createTopic(t, v.Addr, victimTopic, int32(k.shape.withDefaults().partitions), configs)
 	v.load = startLoad(t, v.Addr, victimTopic, k.shape)
 	if k.before != nil {

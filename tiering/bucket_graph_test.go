@@ -71,7 +71,7 @@ func TestLineageByChecksum(t *testing.T) {
 // those of the file.
 func drawnEntries(s string, id uint64) []Entry {
 	var list []Entry
-	for _, f := range strings.Fields(s) {
+	for f := range strings.FieldsSeq(s) {
 		var e Entry
 		served, file, other := strings.Cut(f, ":")
 		fmt.Sscanf(served, "%d-%d", &e.Base, &e.End)

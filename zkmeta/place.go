@@ -48,7 +48,7 @@ func (x *session) place(c *zk.Conn, at string) error {
 		}
 		return err
 	}
-	if above := strings.TrimSuffix(x.root, ourPath); above != x.root {
+	if above, ok := strings.CutSuffix(x.root, ourPath); ok {
 		if is, err := holdsOurs(c, above); err != nil {
 			return err
 		} else if is {

@@ -274,7 +274,7 @@ func (k *Key) bounds() (lo, hi float64, also []float64, ok bool) {
 // SplitList splits a list value at commas, dropping blanks and empty items.
 func SplitList(v string) []string {
 	var out []string
-	for _, s := range strings.Split(v, ",") {
+	for s := range strings.SplitSeq(v, ",") {
 		if s = strings.TrimSpace(s); s != "" {
 			out = append(out, s)
 		}

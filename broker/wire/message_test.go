@@ -58,7 +58,7 @@ func TestProduceRequestReadsWhatKmsgWrites(t *testing.T) {
 			want := kmsg.NewPtrProduceRequest()
 			want.Version, want.Acks, want.TimeoutMillis = v, int16(rng.IntN(3)-1), rng.Int32()
 			if rng.IntN(2) == 0 {
-				want.TransactionID = kmsg.StringPtr("tx")
+				want.TransactionID = new("tx")
 			}
 			want.UnknownTags = unknownTags(rng, v >= 9)
 			for range rng.IntN(4) {
@@ -123,7 +123,7 @@ func randomFetch(rng *rand.Rand, v int16) *kmsg.FetchRequest {
 		r.Rack = maybe(rng, "", "rack")
 	}
 	if v >= 12 && rng.IntN(2) == 0 {
-		r.ClusterID = kmsg.StringPtr("cluster")
+		r.ClusterID = new("cluster")
 	}
 	r.UnknownTags = unknownTags(rng, v >= 12)
 	for range rng.IntN(4) {

@@ -20,9 +20,9 @@ func TestProduceFollowsTheTopicsLimits(t *testing.T) {
 	t.Cleanup(func() { e.stop() })
 	err = admin(e.addr, func(a *kadm.Client) error {
 		for topic, configs := range map[string]map[string]*string{
-			"small-segments": {"segment.bytes": ref("4096")},
-			"small-batches":  {"max.message.bytes": ref("2000"), "segment.bytes": ref("1048576")},
-			"large":          {"max.message.bytes": ref("3000000"), "segment.bytes": ref("4000000")},
+			"small-segments": {"segment.bytes": new("4096")},
+			"small-batches":  {"max.message.bytes": new("2000"), "segment.bytes": new("1048576")},
+			"large":          {"max.message.bytes": new("3000000"), "segment.bytes": new("4000000")},
 		} {
 			if _, err := a.CreateTopic(t.Context(), 1, 1, configs, topic); err != nil {
 				return err
@@ -58,8 +58,6 @@ func TestProduceFollowsTheTopicsLimits(t *testing.T) {
 		}
 	}
 }
-
-func ref[T any](v T) *T { return &v }
 
 // TestProduceSaysThatItWaits where the broker refuses records until there is space.
 func TestProduceSaysThatItWaits(t *testing.T) {

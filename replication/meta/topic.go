@@ -3,6 +3,7 @@ package meta
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 )
 
@@ -101,10 +102,8 @@ func distinct(ids []int32) bool {
 		if id < 0 {
 			return false
 		}
-		for _, other := range ids[:i] {
-			if id == other {
-				return false
-			}
+		if slices.Contains(ids[:i], id) {
+			return false
 		}
 	}
 	return true

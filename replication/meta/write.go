@@ -3,6 +3,7 @@ package meta
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Write is what must happen together: the checks without which it must not
@@ -176,10 +177,5 @@ func (b *batch) involves(i, op int) bool {
 		op -= len(b.checks)
 		return op < len(b.owner) && b.owner[op] == i
 	}
-	for _, c := range b.uses[i] {
-		if c == op {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(b.uses[i], op)
 }

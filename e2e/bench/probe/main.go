@@ -226,10 +226,7 @@ func (p *part) locate(off int64, maxb int64) (pos, n, hw int64, code int16) {
 		bn := 12 + int64(be.Uint32(h[8:]))
 		last := int64(be.Uint64(h[:])) + int64(be.Uint32(h[23:]))
 		if last >= off {
-			n = min(maxb, size-pos)
-			if n < bn {
-				n = bn
-			}
+			n = max(min(maxb, size-pos), bn)
 			return pos, n, hw, 0
 		}
 		pos += bn

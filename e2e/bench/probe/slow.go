@@ -46,7 +46,7 @@ func (c *conn) slow(key, ver int16, corr int32, body []byte) error {
 		rs.ControllerID = 0
 		add := func(t *topic, name string) {
 			mt := kmsg.NewMetadataResponseTopic()
-			mt.Topic = kmsg.StringPtr(name)
+			mt.Topic = new(name)
 			if t == nil {
 				mt.ErrorCode = 3
 			} else {
@@ -89,7 +89,7 @@ func (c *conn) slow(key, ver int16, corr int32, body []byte) error {
 				}
 			}
 			dt := kmsg.NewDeleteTopicsResponseTopic()
-			dt.Topic = kmsg.StringPtr(n)
+			dt.Topic = new(n)
 			rs.Topics = append(rs.Topics, dt)
 		}
 		resp = rs

@@ -152,8 +152,8 @@ func (b *Broker) Metrics(ctx context.Context) map[string]float64 {
 			continue
 		}
 		sums[name] += v
-		if i := strings.Index(labels, `outcome="`); i >= 0 {
-			outcome, _, _ := strings.Cut(labels[i+len(`outcome="`):], `"`)
+		if _, after, ok := strings.Cut(labels, `outcome="`); ok {
+			outcome, _, _ := strings.Cut(after, `"`)
 			sums[name+"/"+outcome] += v
 		}
 	}

@@ -60,7 +60,7 @@ func (l *Load) watchLeaders(ctx context.Context) {
 				actx, cancel := context.WithTimeout(ctx, 2*time.Second)
 				req := kmsg.NewPtrMetadataRequest()
 				t := kmsg.NewMetadataRequestTopic()
-				t.Topic = kmsg.StringPtr(l.c.History.Topic)
+				t.Topic = new(l.c.History.Topic)
 				req.Topics = append(req.Topics, t)
 				resp, err := cl.SeedBrokers()[0].Request(actx, req)
 				cancel()
