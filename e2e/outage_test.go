@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -70,6 +71,12 @@ func loseQuorum(t *testing.T, session, outage time.Duration) {
 		func() string { return fmt.Sprintf("%d hot, %d cold", hot.count()-hots, cold.count()-colds) })
 	if got := remote(t, adm, "t"); got != archived {
 		t.Errorf("the archived end went from %d to %d though no pointer could be moved", archived, got)
+	}
+
+	for id, b := range c.Brokers { // no load balancer is to take it away: it serves
+		if code, body := b.Get("/readyz?wait=5s"); code != 200 || !strings.Contains(body, "the metadata can't be read") {
+			t.Errorf("broker %d without a quorum: /readyz is %d %s", id+1, code, body)
+		}
 	}
 
 	// Nobody can take a dead follower out of the ISR now.

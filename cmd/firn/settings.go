@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"firn/broker/config"
+	"firn/tiering"
 )
 
 // profile is what serve uses without a config file: an archive that shows itself
@@ -133,7 +134,10 @@ func (s *settings) layout(data string) error {
 		s.archiveIsDefault = true
 		s.archive = "file://" + filepath.ToSlash(filepath.Join(abs, "archive"))
 	}
-	return nil
+	if s.archive != "" { // before anything is made, or waits for ZooKeeper
+		_, err = tiering.ParseLocation(s.archive)
+	}
+	return err
 }
 
 // logger makes the logger that log.format asks for: text on a terminal unless

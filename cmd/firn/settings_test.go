@@ -120,6 +120,17 @@ func TestArchiveThatLeavesNothingWarns(t *testing.T) {
 	}
 }
 
+func TestABadArchiveURLIsToldBeforeAnythingIsMade(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	_, err := load(sources{data: data, set: []string{"archive.url=s3://My_Bucket?endpoint=http://127.0.0.1:1"}})
+	if err == nil || !strings.Contains(err.Error(), `"My_Bucket" can't be the name of a bucket`) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(data); !os.IsNotExist(err) {
+		t.Errorf("%s: %v", data, err)
+	}
+}
+
 func TestSecondServeIsRefusedInWords(t *testing.T) {
 	data := t.TempDir()
 	onBroker(t, data, nil, func(string) {
