@@ -42,6 +42,10 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 	}
 	if err == nil {
 		g := &guarded{Conn: conn, link: l}
+		// Under a digest the library asks, and needs an answer, before it sets them.
+		if l.cfg.Digest == "" && l.hasWatches() {
+			g.watches = make(chan struct{})
+		}
 		err = conn.SetReadDeadline(time.Now().Add(handshakeTime))
 		if err == nil && l.adopt(g) {
 			return g, nil
@@ -73,12 +77,20 @@ func encrypt(ctx context.Context, plain net.Conn, address string, cfg *tls.Confi
 // read deadline is ours, from the dialing, whatever the library sets.
 //
 //	length int32 | protocol int32 | timeout int32, ms | session int64 | …
+//
+// Nor does it hand on an answer before the library has set its watches again. The
+// library goes by the newest answer there (SetWatches tells the server from where
+// on it wants to hear), and reads that number without a lock.
 type guarded struct {
 	net.Conn
 	link *link
 
+	watches chan struct{} // closed when the watches are on their way; nil: there are none
+	set     bool          // watches is closed; it belongs to who writes
+
 	// All of it belongs to whoever reads, which also sets the read deadlines.
 	greeted  bool
+	waited   bool // for watches
 	head     [12]byte
 	got, end int // bytes of the answer read, and how many there are, 0 while unknown
 }
@@ -90,7 +102,38 @@ func (g *guarded) SetReadDeadline(t time.Time) error {
 	return g.Conn.SetReadDeadline(t)
 }
 
+// setWatches is the type of the request, of which the client writes each at once:
+//
+//	length int32 | xid int32 | type int32 | …
+const setWatches = 101
+
+func (g *guarded) Write(p []byte) (int, error) {
+	if g.watches != nil && !g.set && len(p) >= 12 && binary.BigEndian.Uint32(p[8:]) == setWatches {
+		g.set = true
+		close(g.watches)
+	}
+	return g.Conn.Write(p)
+}
+
+// watchesTime bounds the wait for watches: if all that there were have just fired,
+// none is set.
+const watchesTime = 500 * time.Millisecond
+
+func (g *guarded) awaitWatches() {
+	g.waited = true
+	t := time.NewTimer(watchesTime)
+	defer t.Stop()
+	select {
+	case <-g.watches:
+	case <-t.C:
+	case <-g.link.ctx.Done():
+	}
+}
+
 func (g *guarded) Read(p []byte) (int, error) {
+	if g.greeted && g.watches != nil && !g.waited {
+		g.awaitWatches()
+	}
 	n, err := g.Conn.Read(p)
 	if g.greeted || n == 0 {
 		if err != nil {

@@ -25,6 +25,7 @@ type link struct {
 	up      bool     // a server has accepted our session, and the connection stands
 	expired bool
 	closed  bool
+	watches bool      // some were set, and a new connection gets them too
 	since   time.Time // when up last changed
 	timeout time.Duration
 	err     error // the last failure
@@ -82,6 +83,19 @@ func (l *link) adopt(g *guarded) bool {
 	}
 	l.conn = g
 	return true
+}
+
+// watching: from here on the client has watches.
+func (l *link) watching() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watches = true
+}
+
+func (l *link) hasWatches() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.watches
 }
 
 // cut ends the connection and allows no other.
