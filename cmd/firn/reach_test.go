@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -121,5 +122,13 @@ func TestAnErrorOfARunningBrokerIsNotThatNobodyAnswers(t *testing.T) {
 	err = reach(b.addr, fmt.Errorf("offsets of t: %w", theirs))
 	if want := "offsets of t: broker 2 at h:9092: EOF; LEADER_NOT_AVAILABLE: it has no leader now"; err.Error() != want || !errors.Is(err, kerr.LeaderNotAvailable) {
 		t.Errorf("%v\nwant %s", err, want)
+	}
+}
+
+func TestABrokerThatHangsDoesNotAnswer(t *testing.T) {
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9092}
+	err := fmt.Errorf("list topics: %w", &net.OpError{Op: "read", Net: "tcp", Addr: at, Err: os.ErrDeadlineExceeded})
+	if got := ourWords(err); got.Error() != "list topics: 127.0.0.1:9092 does not answer" || !errors.Is(got, os.ErrDeadlineExceeded) {
+		t.Errorf("%v", got)
 	}
 }

@@ -26,6 +26,9 @@ func ourWords(err error) error {
 	if closed := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &closed) {
 		text = strings.ReplaceAll(text, closed.Error(), "the connection was closed without an answer")
 	}
+	if silent := (*net.OpError)(nil); errors.As(err, &silent) && silent.Op == "read" && silent.Timeout() && silent.Addr != nil {
+		text = strings.ReplaceAll(text, silent.Error(), silent.Addr.String()+" does not answer")
+	}
 	for _, w := range [][2]string{
 		{"unable to dial: ", ""},
 		{"unable to initialize a producer ID due to request failures", "no producer id was to be had"},
