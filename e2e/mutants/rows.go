@@ -56,7 +56,7 @@ func archiveMutants() []mutant {
 		{"overwrite-a-key", "tiering/upload.go", "ID: l.a.cfg.Random(), Epoch: ld.epoch, Aborted", "ID: 1, Epoch: ld.epoch, Aborted", "T2", tiering("TestEveryStoreFaultIsSurvived"), "is put a second time"},
 		{"drop-local-before-pointer", "tiering/evict.go", "bound = max(ptr.ArchivedEnd, ptr.LogStart)", "bound = l.local.Offsets().HighWatermark", "T4", tiering("TestFollowerEvictsByThePointerAlone"), "evicted what the archive hasn't"},
 		{"undo-by-read-back", "tiering/publish.go", "if ptr.Version == mv.next.Version {", "if false {", "Z3", tiering("TestReadBackProvesNothing"), "the late write got <nil>"},
-		{"ignore-the-fence", "replication/meta/pointer.go", "CheckTopic(m.ID), CheckState(m.Topic, m.Partition, m.StateVersion)}", "CheckTopic(m.ID)}", "T3 Z2", meta("TestStateIsFenced"), "got <nil>, want a conflict on /brokers/topics/t/partitions/0/state"},
+		{"ignore-the-fence", "replication/meta/pointer.go", "CheckTopic(m.ID), checkState(m.Topic, m.Partition, m.StateVersion)}", "CheckTopic(m.ID)}", "T3 Z2", meta("TestStateIsFenced"), "got <nil>, want a conflict on /brokers/topics/t/partitions/0/state"},
 		{"lead-behind-the-archive", "tiering/lead.go", "if o.End < ptr.ArchivedEnd {", "if false {", "T8", tiering("TestLogBehindTheArchiveStartsAgain"), "older copy: opened at"},
 		{"lead-another-history", "tiering/lead.go", "have != ptr.LastEpoch {", "have < 0 {", "T8", tiering("TestOtherHistoryIsNotDiscardedByItself"), "led with another history: <nil>"},
 		{"sweep-what-is-under-way", "tiering/sweep.go", "return k.Epoch == ld.epoch && ld.isLive(k.ID) })", "return false })", "T2", tiering("TestSweepGoesByEpoch"), "removed 10, <nil>; want 7"},
