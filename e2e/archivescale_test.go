@@ -97,11 +97,8 @@ func TestDateToOffsetTakesTwoGets(t *testing.T) {
 func fillDated(t *testing.T, f *harness.Firn, topic string, segments int) int64 {
 	t.Helper()
 	// A batch a record: what is larger than a segment would make one of its own.
-	cl, err := kgo.NewClient(kgo.SeedBrokers(f.Addr), kgo.DefaultProduceTopic(topic), kgo.ProducerBatchMaxBytes(700),
+	cl := newClient(t, f.Addr, kgo.DefaultProduceTopic(topic), kgo.ProducerBatchMaxBytes(700),
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(0))
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer cl.Close()
 	value := []byte(strings.Repeat("a day's worth ", 40))
 	n := int64(segments)
@@ -185,11 +182,8 @@ func TestTenThousandArchivedSegments(t *testing.T) {
 // firstArchivedByte reads the first record.
 func firstArchivedByte(t *testing.T, f *harness.Firn) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(f.Addr), kgo.FetchMaxPartitionBytes(1),
+	cl := newClient(t, f.Addr, kgo.FetchMaxPartitionBytes(1),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"many": {0: kgo.NewOffset().At(0)}}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer cl.Close()
 	fs := cl.PollRecords(t.Context(), 1)
 	if err := fs.Err(); err != nil || fs.NumRecords() != 1 || fs.Records()[0].Offset != 0 {

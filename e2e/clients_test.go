@@ -121,11 +121,8 @@ func TestEveryClientSeeksIntoTheArchive(t *testing.T) {
 }
 
 func kgoSeeks(t *testing.T, addr string, at time.Time) string {
-	c, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
+	c := newClient(t, addr, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
 		"years": {0: kgo.NewOffset().AfterMilli(at.UnixMilli())}}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -400,20 +400,14 @@ func TestClusterLeaderThatWasStopped(t *testing.T) {
 	}
 	pinned := map[string]*kgo.Client{}
 	for what, request := range requests {
-		client, err := kgo.NewClient(kgo.SeedBrokers(old.Addr), kgo.RequestRetries(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := newClient(t, old.Addr, kgo.RequestRetries(0))
 		t.Cleanup(client.Close)
 		pinned[what] = client
 		if code := codeOf(t, client, request()); code != 0 {
 			t.Fatalf("%s: code %d", what, code)
 		}
 	}
-	others, err := kgo.NewClient(kgo.SeedBrokers(c.Broker(id%3+1).Addr), kgo.MetadataMinAge(20*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	others := newClient(t, c.Broker(id%3+1).Addr, kgo.MetadataMinAge(20*time.Millisecond))
 	t.Cleanup(others.Close)
 	old.Pause()
 	at := time.Now()

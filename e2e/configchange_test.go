@@ -68,10 +68,7 @@ func (c tuned) segments() int {
 func (c tuned) last() *kgo.Record {
 	c.Helper()
 	end := c.offset(c.adm.ListEndOffsets(c.Context(), c.topic))
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.f.Addr), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{c.topic: {0: kgo.NewOffset().At(end - 1)}}))
-	if err != nil {
-		c.Fatal(err)
-	}
+	cl := newClient(c, c.f.Addr, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{c.topic: {0: kgo.NewOffset().At(end - 1)}}))
 	defer cl.Close()
 	return cl.PollFetches(c.Context()).Records()[0]
 }
@@ -103,10 +100,7 @@ func (c tuned) soon(what string, ok func() bool) {
 // clients and the disk then show.
 func TestConfigsChangeAtRunTime(t *testing.T) {
 	f := harness.Start(t, harness.Options{Set: []string{"remote.log.manager.task.interval.ms=200", "log.segment.delete.delay.ms=0"}})
-	cl, err := kgo.NewClient(kgo.SeedBrokers(f.Addr), kgo.ProducerBatchCompression(kgo.NoCompression()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := newClient(t, f.Addr, kgo.ProducerBatchCompression(kgo.NoCompression()))
 	defer cl.Close()
 	plain := map[string]string{"remote.storage.enable": "false"}
 	sealing := map[string]string{"remote.storage.enable": "false", "segment.bytes": "1024"}

@@ -77,11 +77,8 @@ func (d *smallDisk) relieve() {
 // write tries to produce one record, once.
 func write(t testing.TB, addr, topic string) error {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.ProducerLinger(0),
+	cl := newClient(t, addr, kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.ProducerLinger(0),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer cl.Close()
 	return cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: make([]byte, 1000)}).FirstErr()
 }

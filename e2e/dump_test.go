@@ -66,10 +66,7 @@ func produceMixed(t *testing.T, addr, topic string, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	at := time.Date(2026, time.Month(seed), 1, 0, 0, 0, 0, time.UTC)
 	for _, codec := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()} {
-		c, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(codec), kgo.MaxBufferedRecords(10))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := newClient(t, addr, kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(codec), kgo.MaxBufferedRecords(10))
 		for range 60 {
 			var records []*kgo.Record
 			for range 1 + rng.IntN(10) {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"firn/e2e/harness"
 	"firn/tiering"
@@ -192,12 +191,8 @@ func (k kill) run(t *testing.T) {
 // deleteArchived moves the log start over archived segments, whose objects go
 // after the grace.
 func (v *victim) deleteArchived() {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(v.Addr))
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	defer cl.Close()
-	a := kadm.NewClient(cl)
+	a := newAdmin(v.t, v.Addr)
+	defer a.Close()
 	var end int64
 	harness.Eventually(v.t, time.Minute, "three segments are archived", func() bool {
 		r, err := a.ListLatestRemoteOffsets(v.t.Context(), victimTopic)
@@ -208,7 +203,7 @@ func (v *victim) deleteArchived() {
 	// The broker may be killed before it answers.
 	ctx, cancel := context.WithTimeout(v.t.Context(), 5*time.Second)
 	defer cancel()
-	_, err = a.DeleteRecords(ctx, kadm.Offsets{victimTopic: {0: {Topic: victimTopic, At: end - 20}}})
+	_, err := a.DeleteRecords(ctx, kadm.Offsets{victimTopic: {0: {Topic: victimTopic, At: end - 20}}})
 	v.t.Logf("delete records below %d: %v", end-20, err)
 }
 
@@ -258,12 +253,8 @@ func (v *victim) noOrphansOf(topic string) {
 // waitArchived waits until all of a topic is in the archive and nothing of it on disk.
 func (v *victim) waitArchived(topic string) {
 	v.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(v.Addr))
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	defer cl.Close()
-	a := kadm.NewClient(cl)
+	a := newAdmin(v.t, v.Addr)
+	defer a.Close()
 	var state strings.Builder
 	defer func() {
 		if v.t.Failed() {
@@ -298,12 +289,9 @@ func (v *victim) leaveOrphan() {
 
 func (v *victim) topicID(topic string) tiering.TopicID {
 	v.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(v.Addr))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	cl := newAdmin(v.t, v.Addr)
 	defer cl.Close()
-	topics, err := kadm.NewClient(cl).ListTopics(v.t.Context(), topic)
+	topics, err := cl.ListTopics(v.t.Context(), topic)
 	if err != nil || topics.Error() != nil {
 		v.t.Fatal(err, topics.Error())
 	}
@@ -319,15 +307,12 @@ func (v *victim) deleteOther() {
 	l.more(1000)
 	l.finish()
 	v.waitArchived(otherTopic)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(v.Addr))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	cl := newAdmin(v.t, v.Addr)
 	defer cl.Close()
 	// The broker may be killed before it answers.
 	ctx, cancel := context.WithTimeout(v.t.Context(), 5*time.Second)
 	defer cancel()
-	r, err := kadm.NewClient(cl).DeleteTopics(ctx, otherTopic)
+	r, err := cl.DeleteTopics(ctx, otherTopic)
 	v.t.Logf("delete %s: %v", otherTopic, errors.Join(err, r.Error()))
 }
 

@@ -23,10 +23,7 @@ import (
 // partition of its number, with a timestamp of as many seconds.
 func produceNumbers(t testing.TB, addr, topic string, partitions, from, below int) {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := newClient(t, addr, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	defer c.Close()
 	var records []*kgo.Record
 	for i := from; i < below; i++ {
@@ -39,10 +36,7 @@ func produceNumbers(t testing.TB, addr, topic string, partitions, from, below in
 
 func kadmClient(t testing.TB, addr string) *kadm.Client {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := newClient(t, addr)
 	t.Cleanup(c.Close)
 	return kadm.NewClient(c)
 }

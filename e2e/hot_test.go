@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -36,12 +35,9 @@ const hotLimit = 10 * time.Second
 func startHot(t testing.TB, addr string) *hot {
 	t.Helper()
 	createTopic(t, addr, hotTopic, 1, nil)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(hotTopic), kgo.ProducerLinger(0), kgo.FetchMaxWait(time.Second),
+	cl := newClient(t, addr, kgo.DefaultProduceTopic(hotTopic), kgo.ProducerLinger(0), kgo.FetchMaxWait(time.Second),
 		kgo.MetadataMinAge(50*time.Millisecond), // a new topic is asked for again at once
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{hotTopic: {0: kgo.NewOffset().At(0)}}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	h := &hot{t: t, done: make(chan struct{}), slow: map[string]time.Duration{}}
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
@@ -116,12 +112,8 @@ func (h *hot) finish() {
 // hotOffsets are the end and the archived end of the hot topic.
 func hotOffsets(t testing.TB, addr string) (end, archived int64) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	a := kadm.NewClient(cl)
+	a := newAdmin(t, addr)
+	defer a.Close()
 	ends, err1 := a.ListEndOffsets(t.Context(), hotTopic)
 	remote, err2 := a.ListLatestRemoteOffsets(t.Context(), hotTopic)
 	if err1 != nil || err2 != nil {

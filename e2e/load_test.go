@@ -74,12 +74,9 @@ func startLoad(t testing.TB, addr, topic string, s loadShape) *load {
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	for p := range s.producers {
-		cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		cl := newClient(t, addr, kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 			kgo.MaxBufferedRecords(maxUnanswered), kgo.ProducerLinger(0), kgo.MetadataMinAge(50*time.Millisecond),
 			kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(int32(s.batchBytes)))
-		if err != nil {
-			t.Fatal(err)
-		}
 		l.wg.Go(func() {
 			defer cl.Close()
 			l.produce(ctx, cl, p, int32(p%s.partitions), s)
@@ -237,12 +234,8 @@ func (c contents) end() int64 { return c.start + int64(len(c.values)) }
 // readAll reads a topic from its log start to its end.
 func readAll(t testing.TB, addr, topic string) map[int32]contents {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	a := kadm.NewClient(cl)
+	a := newAdmin(t, addr)
+	defer a.Close()
 	starts, err1 := a.ListStartOffsets(t.Context(), topic)
 	ends, err2 := a.ListEndOffsets(t.Context(), topic)
 	if err1 != nil || err2 != nil || starts.Error() != nil || ends.Error() != nil {
@@ -259,11 +252,8 @@ func readAll(t testing.TB, addr, topic string) map[int32]contents {
 	if len(open) == 0 {
 		return got
 	}
-	rd, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
+	rd := newClient(t, addr, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
 		kgo.KeepRetryableFetchErrors(), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer rd.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), flushTime)
 	defer cancel()

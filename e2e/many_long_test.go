@@ -63,10 +63,7 @@ func TestLongManyPartitions(t *testing.T) {
 	for round := range 2 {
 		victim := c.Broker(round%3 + 1)
 		id := int32(round%3 + 1)
-		others, err := kgo.NewClient(kgo.SeedBrokers(c.Broker((round+1)%3+1).Addr), kgo.MetadataMinAge(20*time.Millisecond))
-		if err != nil {
-			t.Fatal(err)
-		}
+		others := newClient(t, c.Broker((round+1)%3+1).Addr, kgo.MetadataMinAge(20*time.Millisecond))
 		watch := kadm.NewClient(others)
 		begin = time.Now()
 		victim.Kill()

@@ -145,7 +145,7 @@ func TestMemoryOfSlowColdReaders(t *testing.T) {
 	var total atomic.Int64
 	var wg sync.WaitGroup
 	for range readers {
-		cl, err := kgo.NewClient(kgo.SeedBrokers(f.Addr), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{victimTopic: from}),
+		cl := newClient(t, f.Addr, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{victimTopic: from}),
 			kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 				c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 				if tcp, ok := c.(*net.TCPConn); ok {
@@ -153,9 +153,6 @@ func TestMemoryOfSlowColdReaders(t *testing.T) {
 				}
 				return slowConn{c, 100_000, &total}, err
 			}))
-		if err != nil {
-			t.Fatal(err)
-		}
 		t.Cleanup(cl.Close)
 		wg.Go(func() {
 			for ctx.Err() == nil {

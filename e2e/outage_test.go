@@ -121,10 +121,7 @@ func refusals(t *testing.T, c *harness.Cluster, adm *kadm.Client, topic string, 
 		if b == dead {
 			continue
 		}
-		client, err := kgo.NewClient(kgo.SeedBrokers(b.Addr), kgo.RequestRetries(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := newClient(t, b.Addr, kgo.RequestRetries(0))
 		request := produceOne(topic, md.Topics[topic].ID, -1).(*kmsg.ProduceRequest)
 		request.TimeoutMillis = 1000
 		code := codeOf(t, client, request)

@@ -107,10 +107,7 @@ func FuzzReadersTakeWhatIsAccepted(f *testing.F) {
 func TestConsumeNamesWhatNobodyCanDecode(t *testing.T) {
 	f := harness.Start(t, harness.Options{})
 	createTopic(t, f.Addr, "g", 3, nil)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(f.Addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := newClient(t, f.Addr)
 	t.Cleanup(cl.Close)
 	md, err := kadm.NewClient(cl).Metadata(t.Context(), "g")
 	if err != nil {

@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"firn/e2e/harness"
 	"firn/tiering"
 )
@@ -100,12 +97,9 @@ func restore(t *testing.T, l *load, archive string, flags ...string) {
 
 func topicNames(t testing.TB, addr string) []string {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := newAdmin(t, addr)
 	defer cl.Close()
-	topics, err := kadm.NewClient(cl).ListTopics(t.Context())
+	topics, err := cl.ListTopics(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

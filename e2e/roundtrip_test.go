@@ -85,18 +85,31 @@ func archiveURL(f *harness.Firn, set []string) string {
 	return "file://" + filepath.Join(f.Data, "archive")
 }
 
-func createTopic(t testing.TB, addr, topic string, partitions int32, configs map[string]string) {
+// newClient is a client of the broker at addr, for the caller to close.
+func newClient(t testing.TB, addr string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(addr)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return cl
+}
+
+// newAdmin is the same, for what kadm asks.
+func newAdmin(t testing.TB, addr string) *kadm.Client {
+	t.Helper()
+	return kadm.NewClient(newClient(t, addr))
+}
+
+func createTopic(t testing.TB, addr, topic string, partitions int32, configs map[string]string) {
+	t.Helper()
+	cl := newAdmin(t, addr)
 	defer cl.Close()
 	cs := map[string]*string{}
 	for k, v := range configs {
 		cs[k] = &v
 	}
-	r, err := kadm.NewClient(cl).CreateTopic(t.Context(), partitions, 1, cs, topic)
+	r, err := cl.CreateTopic(t.Context(), partitions, 1, cs, topic)
 	if err != nil || r.Err != nil {
 		t.Fatalf("create %s: %v %v %s", topic, err, r.Err, r.ErrMessage)
 	}
@@ -116,10 +129,7 @@ func produceCorpus(t testing.TB, kcat, addr, topic string, want *digests) {
 		t.Fatal(err)
 	}
 	w := bufio.NewWriterSize(in, 1<<20)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic), kgo.ProducerLinger(5*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := newClient(t, addr, kgo.DefaultProduceTopic(topic), kgo.ProducerLinger(5*time.Millisecond))
 	defer cl.Close()
 	failed := make(chan error, 1)
 	corpus(t, 2, func(p piece) bool {
@@ -159,12 +169,8 @@ func produceCorpus(t testing.TB, kcat, addr, topic string, want *digests) {
 // archived and gone from the disk.
 func waitEvicted(t testing.TB, addr, topic string) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	a := kadm.NewClient(cl)
+	a := newAdmin(t, addr)
+	defer a.Close()
 	var last string
 	harness.Eventually(t, 2*time.Minute, "the archive holds all but the active segments, and only it", func() bool {
 		local, err1 := a.ListLocalLogStartOffsets(t.Context(), topic)
@@ -190,12 +196,9 @@ func waitEvicted(t testing.TB, addr, topic string) {
 // readKgo reads a topic from 0 to its end with franz-go.
 func readKgo(t testing.TB, addr, topic string) *digests {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := newAdmin(t, addr)
 	defer cl.Close()
-	ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), topic)
+	ends, err := cl.ListEndOffsets(t.Context(), topic)
 	if err != nil || ends.Error() != nil {
 		t.Fatal(err, ends.Error())
 	}
@@ -207,11 +210,8 @@ func readKgo(t testing.TB, addr, topic string) *digests {
 			offsets[o.Partition] = kgo.NewOffset().At(0)
 		}
 	})
-	rd, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
+	rd := newClient(t, addr, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
 		kgo.FetchMaxPartitionBytes(4<<20), kgo.KeepRetryableFetchErrors(), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer rd.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

@@ -12,7 +12,6 @@ import (
 
 	miniogo "github.com/minio/minio-go/v7"
 	miniocreds "github.com/minio/minio-go/v7/pkg/credentials"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -140,12 +139,8 @@ func (s *faultyStore) during(l *load, fault storefault.Fault, allowed []*kerr.Er
 // lies in the archive rightly or by KAFKA_STORAGE_ERROR, if in time.
 func (s *faultyStore) lookUp(l *load) {
 	s.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(s.Addr))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer cl.Close()
-	a := kadm.NewClient(cl)
+	a := newAdmin(s.t, s.Addr)
+	defer a.Close()
 	starts, err1 := a.ListStartOffsets(s.t.Context(), l.topic)
 	ends, err2 := a.ListEndOffsets(s.t.Context(), l.topic)
 	start, _ := starts.Lookup(l.topic, 0)
@@ -168,12 +163,9 @@ func (s *faultyStore) lookUp(l *load) {
 // returns how often each came.
 func (s *faultyStore) readThrough(l *load) map[string]int {
 	s.t.Helper()
-	rd, err := kgo.NewClient(kgo.SeedBrokers(s.Addr), kgo.KeepRetryableFetchErrors(), kgo.FetchMaxWait(300*time.Millisecond),
+	rd := newClient(s.t, s.Addr, kgo.KeepRetryableFetchErrors(), kgo.FetchMaxWait(300*time.Millisecond),
 		kgo.FetchMaxPartitionBytes(200_000),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(0)}}), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	defer rd.Close()
 	ctx, cancel := context.WithTimeout(s.t.Context(), faultTime+60*time.Second)
 	defer cancel()
@@ -226,11 +218,8 @@ func (s *faultyStore) lose(l *load) {
 	}
 	before := metric(s.t, s.Firn, "firn_tiering_lost_reads_total")
 
-	rd, err := kgo.NewClient(kgo.SeedBrokers(s.Addr), kgo.KeepRetryableFetchErrors(),
+	rd := newClient(s.t, s.Addr, kgo.KeepRetryableFetchErrors(),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(0)}}), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	defer rd.Close()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()

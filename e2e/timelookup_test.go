@@ -46,10 +46,7 @@ func (m *timeModel) latest() (offset int64) {
 func (m *timeModel) fill(t *testing.T, addr, topic string, rng *rand.Rand) {
 	t.Helper()
 	for _, codec := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.ZstdCompression()} {
-		c, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(codec))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := newClient(t, addr, kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(codec))
 		for i := range 60 {
 			var records []*kgo.Record
 			for range 1 + rng.IntN(15) {
@@ -134,10 +131,7 @@ func (m *timeModel) deleteTo(t *testing.T, addr string, offset int64) {
 // of kcat for a few.
 func (m *timeModel) check(t *testing.T, addr string, rng *rand.Rand) {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := newClient(t, addr)
 	defer cl.Close()
 	adm := kadm.NewClient(cl)
 	asked := []int64{0, 1, 99_999, 100_000, 1 << 40}
