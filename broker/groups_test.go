@@ -109,7 +109,17 @@ func (n *node) commitOffset(version int16, group, member string, generation int3
 }
 
 // fetchOffset fetches partition 0's, by name.
+// fetchOffset is what a group has committed of partition 0.
 func (n *node) fetchOffset(group, topic string) kmsg.OffsetFetchResponseGroupTopicPartition {
+	n.t.Helper()
+	got := n.askOffset(group, topic)
+	if got.ErrorCode != 0 {
+		n.t.Fatalf("OffsetFetch of %s: code %d", group, got.ErrorCode)
+	}
+	return got.Topics[0].Partitions[0]
+}
+
+func (n *node) askOffset(group, topic string) kmsg.OffsetFetchResponseGroup {
 	n.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Version = 9
@@ -119,11 +129,7 @@ func (n *node) fetchOffset(group, topic string) kmsg.OffsetFetchResponseGroupTop
 	t.Topic, t.Partitions = topic, []int32{0}
 	g.Topics = append(g.Topics, t)
 	req.Groups = append(req.Groups, g)
-	got := ask[*kmsg.OffsetFetchResponse](n, req).Groups[0]
-	if got.ErrorCode != 0 {
-		n.t.Fatalf("OffsetFetch of %s: code %d", group, got.ErrorCode)
-	}
-	return got.Topics[0].Partitions[0]
+	return ask[*kmsg.OffsetFetchResponse](n, req).Groups[0]
 }
 
 func (n *node) describeGroup(group string) kmsg.DescribeGroupsResponseGroup {

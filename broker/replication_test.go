@@ -506,7 +506,14 @@ func TestProducersAndGroupsSurviveTheMoveOfTheLeader(t *testing.T) {
 		if got := send(2); got != 2 { // a repetition
 			t.Fatalf("a repetition is at %d", got)
 		}
-		eventually(t, "the commit is still there", func() bool { return coordinator().fetchOffset("g", "t").Offset == 2 })
+		var got kmsg.OffsetFetchResponseGroup
+		eventually(t, "the group's offsets are loaded", func() bool {
+			got = coordinator().askOffset("g", "t")
+			return got.ErrorCode == 0
+		})
+		if at := got.Topics[0].Partitions[0].Offset; at != 2 {
+			t.Errorf("broker %d is down: the commit of 2 is %d", down.id, at)
+		}
 		down.start()
 		c.inSyncWith("t", 1, 2, 3)
 		c.inSyncWith("__consumer_offsets", 1, 2, 3)

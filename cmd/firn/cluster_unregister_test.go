@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -52,6 +54,18 @@ func TestUnregister(t *testing.T) {
 		}
 	}
 	topics(func(a *kadm.Client) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for { // the first hears of the second a moment after that one is ready
+			brokers, err := a.ListBrokers(ctx)
+			if err != nil {
+				return err
+			}
+			if len(brokers) == 2 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 		_, err := a.CreateTopic(t.Context(), 1, 2, nil, "t")
 		return err
 	})
