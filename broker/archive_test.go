@@ -15,18 +15,6 @@ import (
 	"firn/tiering/objstore"
 )
 
-// until waits for something that another goroutine is about to do.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("still not: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // fill appends n records of one second each, so small that segments of 1 KiB
 // hold several.
 func (n *node) fill(topic string, count int) {
@@ -46,7 +34,7 @@ func TestSealedSegmentsOfANewTopicAreArchived(t *testing.T) {
 		t.Errorf("of an empty topic: latest archived %d, earliest pending %d", last, pending)
 	}
 	n.fill("t", 100)
-	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
+	eventually(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
 	end := n.list("t", 0, -5).Offset
 	if pending := n.list("t", 0, -6).Offset; pending != end+1 {
 		t.Errorf("latest archived %d, earliest pending %d", end, pending)
@@ -67,7 +55,7 @@ func TestTheArchiveOfATopicIsSwitchedOnLater(t *testing.T) {
 	if r := n.alter("t", "remote.storage.enable", "true"); r.ErrorCode != 0 {
 		t.Fatalf("code %d %s", r.ErrorCode, words(r.ErrorMessage))
 	}
-	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 0 })
+	eventually(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 0 })
 
 	if r := n.alter("t", "remote.storage.enable", "false"); r.ErrorCode != kerr.InvalidConfig.Code {
 		t.Errorf("switched off without remote.log.delete.on.disable: code %d", r.ErrorCode)
@@ -79,16 +67,16 @@ func TestTheArchiveOfATopicIsSwitchedOnLater(t *testing.T) {
 	if r := n.alter("t", "remote.storage.enable", "false"); r.ErrorCode != 0 {
 		t.Fatalf("code %d %s", r.ErrorCode, words(r.ErrorMessage))
 	}
-	until(t, "no answer about the archive", func() bool { return n.list("t", 0, -5).Offset == -1 && n.list("t", 0, -6).Offset == -1 })
+	eventually(t, "no answer about the archive", func() bool { return n.list("t", 0, -5).Offset == -1 && n.list("t", 0, -6).Offset == -1 })
 }
 
 func TestAShortenedLocalRetentionFreesTheDiskAtOnce(t *testing.T) {
 	n := startNodeWith(t, t.TempDir(), objstore.NewMem())
 	n.create("t", 1, "segment.bytes=1024", "file.delete.delay.ms=0")
 	n.fill("t", 100)
-	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
+	eventually(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
 	n.alter("t", "local.retention.bytes", "1")
-	until(t, "gone from the disk", func() bool { return n.list("t", 0, -4).Offset > 50 })
+	eventually(t, "gone from the disk", func() bool { return n.list("t", 0, -4).Offset > 50 })
 	if got := n.list("t", 0, -2).Offset; got != 0 {
 		t.Errorf("log start is %d", got)
 	}
@@ -99,12 +87,12 @@ func TestADeletedTopicLeavesTheArchiveAfterTheGrace(t *testing.T) {
 	n := startNodeWith(t, t.TempDir(), store, "archive.delete.grace.ms=0")
 	n.create("t", 1, "segment.bytes=1024")
 	n.fill("t", 100)
-	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
+	eventually(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
 	if code := n.delete("t"); code != 0 {
 		t.Fatalf("code %d", code)
 	}
 	// The broker is at it by itself, too: one of the two finds nothing to wait for.
-	until(t, "nothing is left to come back to", func() bool { return n.purge(t.Context()) == purgeEvery })
+	eventually(t, "nothing is left to come back to", func() bool { return n.purge(t.Context()) == purgeEvery })
 	var left []string
 	err := store.List(context.Background(), "t~", func(o objstore.Object) error { left = append(left, o.Key); return nil })
 	if err != nil || len(left) > 0 {
@@ -116,7 +104,7 @@ func TestABrokerWithArchivedDataDoesNotStartWithoutItsArchive(t *testing.T) {
 	n := startNodeWith(t, t.TempDir(), objstore.NewMem())
 	n.create("t", 1, "segment.bytes=1024")
 	n.fill("t", 50)
-	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 0 })
+	eventually(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 0 })
 	n.stop()
 	for name, archive := range map[string]objstore.Store{"no archive": nil, "an empty one": objstore.NewMem()} {
 		if err := n.tryStart(archive); err == nil {
@@ -151,9 +139,9 @@ func TestAKilledBrokerComesBackWithAllThatWasAcknowledged(t *testing.T) {
 	n := startNodeWith(t, t.TempDir(), objstore.NewMem())
 	n.create("t", 1, "segment.bytes=1024", "local.retention.bytes=2048")
 	n.fill("t", 200)
-	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 150 })
+	eventually(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 150 })
 	n.retain(t.Context())
-	until(t, "gone from the disk", func() bool { return n.list("t", 0, -4).Offset > 100 })
+	eventually(t, "gone from the disk", func() bool { return n.list("t", 0, -4).Offset > 100 })
 	n.fill("t", 7)
 	epoch, local := n.describe("t").Partitions[0].LeaderEpoch, n.list("t", 0, -4).Offset
 	m := n.crash()
@@ -177,7 +165,7 @@ func TestALostLogWaitsForItsOperatorAndThenStartsAgainAtTheArchivedEnd(t *testin
 	n := startNodeWith(t, t.TempDir(), objstore.NewMem())
 	n.create("t", 1, "segment.bytes=1024")
 	n.fill("t", 100)
-	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
+	eventually(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
 	n.stop()
 	moved := filepath.Join(t.TempDir(), "t-0")
 	dir := filepath.Join(n.dir, "logs", "t-0")
@@ -196,7 +184,7 @@ func TestALostLogWaitsForItsOperatorAndThenStartsAgainAtTheArchivedEnd(t *testin
 		t.Fatal(err)
 	}
 	n.start()
-	until(t, "led, put back", func() bool { return n.list("t", 0, -1).ErrorCode == 0 })
+	eventually(t, "led, put back", func() bool { return n.list("t", 0, -1).ErrorCode == 0 })
 	if got := n.list("t", 0, -1).Offset; got != 100 {
 		t.Fatalf("put back, the log ends at %d", got)
 	}
@@ -208,7 +196,7 @@ func TestALostLogWaitsForItsOperatorAndThenStartsAgainAtTheArchivedEnd(t *testin
 	if r := n.alter("t", "unclean.leader.election.enable", "true"); r.ErrorCode != 0 {
 		t.Fatalf("code %d %s", r.ErrorCode, words(r.ErrorMessage))
 	}
-	until(t, "led again", func() bool { return n.list("t", 0, -1).ErrorCode == 0 })
+	eventually(t, "led again", func() bool { return n.list("t", 0, -1).ErrorCode == 0 })
 	end := n.list("t", 0, -5).Offset + 1
 	if got := n.list("t", 0, -1).Offset; got != end || end < 50 {
 		t.Errorf("the log ends at %d, archived is up to %d", got, end)
@@ -231,14 +219,14 @@ func TestABrokerStartsWithoutItsStoreAndLeadsWhatDoesNotNeedIt(t *testing.T) {
 	n.create("lost", 1, "segment.bytes=1024", "unclean.leader.election.enable=true")
 	n.fill("whole", 50)
 	n.fill("lost", 50)
-	until(t, "archived", func() bool { return n.list("whole", 0, -5).Offset > 0 && n.list("lost", 0, -5).Offset > 0 })
+	eventually(t, "archived", func() bool { return n.list("whole", 0, -5).Offset > 0 && n.list("lost", 0, -5).Offset > 0 })
 	n.stop()
 	if err := os.RemoveAll(filepath.Join(n.dir, "logs", "lost-0")); err != nil {
 		t.Fatal(err)
 	}
 	down.Store(true)
 	n.start()
-	until(t, "serving", func() bool { return n.list("whole", 0, -1).ErrorCode == 0 })
+	eventually(t, "serving", func() bool { return n.list("whole", 0, -1).ErrorCode == 0 })
 	n.append("whole", 0, 1)
 	if got := n.list("lost", 0, -1); got.ErrorCode != kerr.NotLeaderForPartition.Code {
 		t.Errorf("a log that must wait for the store (T8): %+v", got)
@@ -247,7 +235,7 @@ func TestABrokerStartsWithoutItsStoreAndLeadsWhatDoesNotNeedIt(t *testing.T) {
 		t.Error("no problem is told")
 	}
 	down.Store(false)
-	until(t, "leading again", func() bool { return n.list("lost", 0, -1).ErrorCode == 0 })
+	eventually(t, "leading again", func() bool { return n.list("lost", 0, -1).ErrorCode == 0 })
 	end := n.list("lost", 0, -5).Offset + 1
 	if got := n.list("lost", 0, -1).Offset; got != end || end < 1 {
 		t.Errorf("the log ends at %d, archived is up to %d", got, end)
@@ -259,11 +247,11 @@ func TestADeletedTopicIsBuriedAtOnce(t *testing.T) {
 	n := startNodeWith(t, t.TempDir(), store)
 	n.create("t", 1, "segment.bytes=1024")
 	n.fill("t", 100)
-	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
+	eventually(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
 	if code := n.delete("t"); code != 0 {
 		t.Fatalf("code %d", code)
 	}
-	until(t, "buried", func() bool {
+	eventually(t, "buried", func() bool {
 		found := false
 		err := store.List(t.Context(), "t~", func(o objstore.Object) error {
 			found = found || strings.HasSuffix(o.Key, "/deleted.json")
@@ -288,5 +276,5 @@ func TestAnActiveSegmentOfAnySizeGoesUpIfTheMinimumIsZero(t *testing.T) {
 	n := startNodeWith(t, t.TempDir(), objstore.NewMem(), "archive.upload.max.interval.ms=1000", "archive.upload.min.bytes=0")
 	n.create("t", 1)
 	n.fill("t", 1)
-	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset == 0 })
+	eventually(t, "archived", func() bool { return n.list("t", 0, -5).Offset == 0 })
 }

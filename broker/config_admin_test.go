@@ -128,7 +128,7 @@ func TestAShortenedRetentionDropsRecordsAtOnce(t *testing.T) {
 	n.create("t", 1, "file.delete.delay.ms=0")
 	n.append("t", 0, time.Now().Add(-time.Hour).UnixMilli())
 	n.alter("t", "retention.ms", "60000")
-	until(t, "the log start has moved", func() bool { return n.list("t", 0, -2).Offset == 1 })
+	eventually(t, "the log start has moved", func() bool { return n.list("t", 0, -2).Offset == 1 })
 }
 
 func TestRefusedConfigs(t *testing.T) {

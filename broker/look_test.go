@@ -85,12 +85,12 @@ func TestHealthFindsOutThatTheStoreIsAway(t *testing.T) {
 		t.Errorf("all is well, but %q", got)
 	}
 	down.Store(true)
-	until(t, "told", func() bool { return strings.Contains(strings.Join(n.Problems(t.Context(), 0), "\n"), "store is down") })
+	eventually(t, "told", func() bool { return strings.Contains(strings.Join(n.Problems(t.Context(), 0), "\n"), "store is down") })
 	if why := n.NotReady(); len(why) > 0 {
 		t.Errorf("not ready: %v", why)
 	}
 	down.Store(false)
-	until(t, "well again", func() bool { return len(n.Problems(t.Context(), 0)) == 0 })
+	eventually(t, "well again", func() bool { return len(n.Problems(t.Context(), 0)) == 0 })
 }
 
 // TestHealthFindsOutThatTheMetadataIsAway, while nothing changes and the lease holds.
@@ -101,7 +101,7 @@ func TestHealthFindsOutThatTheMetadataIsAway(t *testing.T) {
 		t.Errorf("all is well, but %q", got)
 	}
 	c.store(2).Cut()
-	until(t, "told", func() bool {
+	eventually(t, "told", func() bool {
 		return strings.Contains(strings.Join(n.Problems(t.Context(), 0), "\n"), "metadata can't be read")
 	})
 	if why := n.NotReady(); len(why) > 0 {
@@ -111,5 +111,5 @@ func TestHealthFindsOutThatTheMetadataIsAway(t *testing.T) {
 		t.Errorf("broker 1 reaches it, but %q", got)
 	}
 	c.store(2).Heal()
-	until(t, "well again", func() bool { return len(n.Problems(t.Context(), 0)) == 0 })
+	eventually(t, "well again", func() bool { return len(n.Problems(t.Context(), 0)) == 0 })
 }

@@ -71,10 +71,10 @@ func TestDamageOfWhatIsArchivedIsRepairedWhileServing(t *testing.T) {
 	n := startNodeWith(t, t.TempDir(), objstore.NewMem())
 	n.create("t", 1, "segment.bytes=1024")
 	n.fill("t", 100)
-	until(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
+	eventually(t, "archived", func() bool { return n.list("t", 0, -5).Offset > 50 })
 	epoch := n.describe("t").Partitions[0].LeaderEpoch
 	n.meet("t", n.logFiles("t")[0], 0)
-	until(t, "repaired", func() bool { return n.hosted("t").local.Err() == nil })
+	eventually(t, "repaired", func() bool { return n.hosted("t").local.Err() == nil })
 	if start, local, end := n.list("t", 0, -2), n.list("t", 0, -4), n.list("t", 0, -1); start.Offset != 0 || local.Offset <= 50 || end.Offset != 100 {
 		t.Errorf("it is %d to %d, on disk from %d", start.Offset, end.Offset, local.Offset)
 	}
@@ -98,7 +98,7 @@ func TestDamageOfWhatIsNotArchivedWaitsForItsOperator(t *testing.T) {
 	base = segmentAt(t, n.hosted("t").local, base).End
 	below := segmentAt(t, n.hosted("t").local, base).End
 	n.meet("t", file, base)
-	until(t, "refused", func() bool {
+	eventually(t, "refused", func() bool {
 		problems := strings.Join(n.Problems(t.Context(), 0), "\n")
 		return strings.Contains(problems, file) && strings.Contains(problems, "unclean.leader.election.enable=true") && strings.Contains(problems, "damaged")
 	})
@@ -108,7 +108,7 @@ func TestDamageOfWhatIsNotArchivedWaitsForItsOperator(t *testing.T) {
 	if r := n.alter("t", "unclean.leader.election.enable", "true"); r.ErrorCode != 0 {
 		t.Fatalf("code %d %s", r.ErrorCode, words(r.ErrorMessage))
 	}
-	until(t, "in service, and led", func() bool { return n.hosted("t").local.Err() == nil && n.list("t", 0, -1).ErrorCode == 0 })
+	eventually(t, "in service, and led", func() bool { return n.hosted("t").local.Err() == nil && n.list("t", 0, -1).ErrorCode == 0 })
 	end := n.list("t", 0, -1).Offset
 	if end < base || end >= below {
 		t.Errorf("it ends at %d; the damage is in [%d, %d)", end, base, below)
@@ -151,7 +151,7 @@ func TestADamagedLogFoundAtStartIsGivenUpUntilItsOperatorAcceptsTheLoss(t *testi
 				t.Error(got)
 			}
 			m.alter("t", "unclean.leader.election.enable", "true")
-			until(t, "led again", func() bool { return m.list("t", 0, -1).ErrorCode == 0 })
+			eventually(t, "led again", func() bool { return m.list("t", 0, -1).ErrorCode == 0 })
 			if got := m.append("t", 0, 1).First; got != 19 {
 				t.Errorf("the next record got offset %d", got)
 			}

@@ -99,7 +99,7 @@ func TestTopicsAreCreatedOnDemandIfAllowed(t *testing.T) {
 			if got.ErrorCode != kerr.LeaderNotAvailable.Code || len(got.Partitions) != 0 {
 				t.Errorf("%s, at first: %+v", name, got)
 			}
-			until(t, c.topic, func() bool {
+			eventually(t, c.topic, func() bool {
 				got = n.metadata(c.version, []string{c.topic}, auto(c.allow)).Topics[0]
 				return got.ErrorCode == 0
 			})

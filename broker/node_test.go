@@ -238,25 +238,14 @@ func (n *node) create(name string, partitions int32, configs ...string) kmsg.Cre
 
 func (n *node) tryCreate(name string, partitions int32, factor int16, configs ...string) kmsg.CreateTopicsResponseTopic {
 	n.t.Helper()
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.Version, req.TimeoutMillis = 7, 10_000
 	topic := kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, factor
-	for _, c := range configs {
-		k, v, _ := strings.Cut(c, "=")
-		rc := kmsg.NewCreateTopicsRequestTopicConfig()
-		rc.Name, rc.Value = k, &v
-		topic.Configs = append(topic.Configs, rc)
-	}
-	req.Topics = append(req.Topics, topic)
-	return ask[*kmsg.CreateTopicsResponse](n, req).Topics[0]
+	return n.askCreate(topic, configs)
 }
 
 // tryCreateOn makes a topic with replicas that the test has placed.
 func (n *node) tryCreateOn(name string, replicas [][]int32, configs ...string) kmsg.CreateTopicsResponseTopic {
 	n.t.Helper()
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.Version, req.TimeoutMillis = 7, 10_000
 	topic := kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, -1, -1
 	for p, ids := range replicas {
@@ -264,6 +253,13 @@ func (n *node) tryCreateOn(name string, replicas [][]int32, configs ...string) k
 		a.Partition, a.Replicas = int32(p), ids
 		topic.ReplicaAssignment = append(topic.ReplicaAssignment, a)
 	}
+	return n.askCreate(topic, configs)
+}
+
+func (n *node) askCreate(topic kmsg.CreateTopicsRequestTopic, configs []string) kmsg.CreateTopicsResponseTopic {
+	n.t.Helper()
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Version, req.TimeoutMillis = 7, 10_000
 	for _, c := range configs {
 		k, v, _ := strings.Cut(c, "=")
 		rc := kmsg.NewCreateTopicsRequestTopicConfig()

@@ -52,23 +52,23 @@ func TestTheBucketTellsWhatATopicIsNow(t *testing.T) {
 	n.create("t", 1, "segment.bytes=2048")
 	n.create("plain", 1, "remote.storage.enable=false")
 	want := maps.Clone(n.topics.Load().byName["t"].overrides)
-	until(t, "told of a new topic without a record", says(t, store, "t", 1, want))
+	eventually(t, "told of a new topic without a record", says(t, store, "t", 1, want))
 
 	n.alter("t", "retention.ms", "12345678")
 	want["retention.ms"] = "12345678"
-	until(t, "told of a changed config", says(t, store, "t", 1, want))
+	eventually(t, "told of a changed config", says(t, store, "t", 1, want))
 	n.edit("t", "segment.bytes", kmsg.IncrementalAlterConfigOpDelete, nil)
 	delete(want, "segment.bytes")
-	until(t, "told of a config that is the default again", says(t, store, "t", 1, want))
+	eventually(t, "told of a config that is the default again", says(t, store, "t", 1, want))
 	if r := n.grow("t", 3); r.ErrorCode != 0 {
 		t.Fatalf("code %d", r.ErrorCode)
 	}
-	until(t, "told of new partitions", says(t, store, "t", 3, want))
+	eventually(t, "told of new partitions", says(t, store, "t", 3, want))
 	if i := topicJSON(t, store, "plain"); i.Name != "" {
 		t.Errorf("told of a topic that isn't archived: %+v", i)
 	}
 	n.alter("plain", "remote.storage.enable", "true")
-	until(t, "told of a topic that is archived now", func() bool { return topicJSON(t, store, "plain").Name != "" })
+	eventually(t, "told of a topic that is archived now", func() bool { return topicJSON(t, store, "plain").Name != "" })
 }
 
 func TestATopicIsToldOfWhenTheStoreIsBack(t *testing.T) {
@@ -85,14 +85,14 @@ func TestATopicIsToldOfWhenTheStoreIsBack(t *testing.T) {
 	n := startNodeWith(t, t.TempDir(), store)
 	n.create("t", 1)
 	want := maps.Clone(n.topics.Load().byName["t"].overrides)
-	until(t, "told", says(t, mem, "t", 1, want))
+	eventually(t, "told", says(t, mem, "t", 1, want))
 	down.Store(true)
 	n.alter("t", "retention.ms", "1234567")
 	want = map[string]string{"retention.ms": "1234567"}
 	maps.Copy(want, n.topics.Load().byName["t"].overrides)
-	until(t, "tried twice", func() bool { return tries.Load() >= 2 })
+	eventually(t, "tried twice", func() bool { return tries.Load() >= 2 })
 	down.Store(false)
-	until(t, "told", says(t, mem, "t", 1, want))
+	eventually(t, "told", says(t, mem, "t", 1, want))
 }
 
 func TestAChangeThatABrokerDidNotLiveToTellIsToldByTheNextStart(t *testing.T) {
@@ -106,7 +106,7 @@ func TestAChangeThatABrokerDidNotLiveToTellIsToldByTheNextStart(t *testing.T) {
 	})
 	n := startNodeWith(t, t.TempDir(), store)
 	n.create("t", 1)
-	until(t, "told", func() bool { return topicJSON(t, mem, "t").Name != "" })
+	eventually(t, "told", func() bool { return topicJSON(t, mem, "t").Name != "" })
 	down.Store(true)
 	n.alter("t", "retention.ms", "1234567")
 	want := maps.Clone(n.topics.Load().byName["t"].overrides)
@@ -114,7 +114,7 @@ func TestAChangeThatABrokerDidNotLiveToTellIsToldByTheNextStart(t *testing.T) {
 	n.stop()
 	down.Store(false)
 	m.start()
-	until(t, "told", says(t, mem, "t", 1, want))
+	eventually(t, "told", says(t, mem, "t", 1, want))
 }
 
 // TestADeletedTopicIsNotToldOfAgain even if telling took longer than the purge.
@@ -144,7 +144,7 @@ func TestADeletedTopicIsNotToldOfAgain(t *testing.T) {
 		t.Fatal("there was a topic.json before")
 	}
 	close(hold)
-	until(t, "nothing is left of what came late", func() bool {
+	eventually(t, "nothing is left of what came late", func() bool {
 		var left []string
 		err := mem.List(context.Background(), "t~", func(o objstore.Object) error { left = append(left, o.Key); return nil })
 		return err == nil && len(left) == 0 && late.Load()

@@ -9,7 +9,6 @@ import (
 
 	"firn/replication/isr"
 	"firn/segment"
-	"firn/segment/batch"
 	"firn/segment/vfs"
 )
 
@@ -35,22 +34,11 @@ func openSegmentLogOn(t testing.TB, disk vfs.FS, o segment.Options) *segment.Log
 	return l
 }
 
-func segmentBatch(t testing.TB, value string) []byte {
-	t.Helper()
-	b := batch.NewBuilder(batch.Spec{})
-	b.Add(time.Now().UnixMilli(), nil, []byte(value))
-	out, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 func TestSegmentLogUnderAPartition(t *testing.T) {
 	ctx := context.Background()
 	l := openSegmentLog(t, segment.Options{})
 	p := newPartition(t, l, isr.Rules{}, led(me, 3, me))
-	sent := segmentBatch(t, "hello")
+	sent := textBatch(t, 1, "hello")
 	a, err := p.Append(sent, AppendOptions{Epoch: AnyEpoch, All: true, Now: time.Now().UnixMilli()})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +78,7 @@ func TestFlushMovesTheHighWatermark(t *testing.T) {
 			w := NewWaiter()
 			defer w.Reset(0)
 			for range 50 {
-				a, err := p.Append(segmentBatch(t, "x"), AppendOptions{Epoch: AnyEpoch, All: true, Now: time.Now().UnixMilli()})
+				a, err := p.Append(textBatch(t, 1, "x"), AppendOptions{Epoch: AnyEpoch, All: true, Now: time.Now().UnixMilli()})
 				if err != nil {
 					t.Error(err)
 					return

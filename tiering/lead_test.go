@@ -331,6 +331,18 @@ func TestLostLogStartNoteIsNotAMovedLogStart(t *testing.T) {
 	}
 }
 
+// stepUntil goes on, though the store may be away, until done.
+func (b *broker) stepUntil(done func() bool) {
+	b.w.t.Helper()
+	for !done() {
+		b.w.advance(publishAfter)
+		b.settle()
+		if _, err := b.log.Step(b.w.t.Context(), b.w.now()); err != nil && !errors.Is(err, errAway) {
+			b.w.t.Fatal(err)
+		}
+	}
+}
+
 func (m *MemPointers) set(p Partition, ptr Pointer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -365,7 +377,7 @@ func TestStoppedLeaderDoesNotMoveThePointer(t *testing.T) {
 // that is still on its way when the old pointer is read back, must fail; what it
 // names has been removed.
 func TestReadBackProvesNothing(t *testing.T) {
-	w, b := leading(t)
+	_, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	b.append(100)
@@ -377,13 +389,7 @@ func TestReadBackProvesNothing(t *testing.T) {
 		}
 		return do()
 	}
-	for late == nil {
-		w.advance(publishAfter)
-		b.settle()
-		if _, err := b.log.Step(t.Context(), w.now()); err != nil && !errors.Is(err, errAway) {
-			t.Fatal(err)
-		}
-	}
+	b.stepUntil(func() bool { return late != nil })
 	if _, err := late(); !errors.Is(err, ErrMoved) {
 		t.Fatalf("the late write got %v", err)
 	}
@@ -396,7 +402,7 @@ func TestReadBackProvesNothing(t *testing.T) {
 // TestSameEpochAgainSettlesWhatTheFirstLeft: within a process a broker may stop
 // leading and lead again in one epoch; the fence does not tell the two apart.
 func TestSameEpochAgainSettlesWhatTheFirstLeft(t *testing.T) {
-	w, b := leading(t)
+	_, b := leading(t)
 	b.append(100)
 	b.mustUpload()
 	b.append(100)
@@ -406,13 +412,7 @@ func TestSameEpochAgainSettlesWhatTheFirstLeft(t *testing.T) {
 		b.pointers.swap = func(func() (Pointer, error)) (Pointer, error) { return Pointer{}, errAway }
 		return Pointer{}, errAway
 	}
-	for late == nil {
-		w.advance(publishAfter)
-		b.settle()
-		if _, err := b.log.Step(t.Context(), w.now()); err != nil && !errors.Is(err, errAway) {
-			t.Fatal(err)
-		}
-	}
+	b.stepUntil(func() bool { return late != nil })
 	b.pointers.swap = nil
 	b.lead(1)
 	b.append(50)
