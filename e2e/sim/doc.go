@@ -12,9 +12,9 @@
 // replication.Partition, isr, the leader's proposals, the Fetcher, the lease;
 // controller.Run with Decide; meta's writes, images and registration; segment's
 // logs; tiering with uploader, manifests, retention, eviction, sweeps, cold reads
-// and their cache. process.go and leader.go hold them together as package broker
-// does, without the protocol. The pointer's fence is broker's own; who may fetch is
-// the same few lines again.
+// and their cache. process.go, start.go, roles.go and leader.go hold them together
+// as package broker does, without the protocol. The pointer's fence is broker's
+// own; who may fetch is the same few lines again.
 //
 // # What is a model
 //
