@@ -288,10 +288,8 @@ func drawTopic(settings *config.Broker, old *topic, from *meta.TopicImage) *topi
 
 // sleep waits, and says whether it did to the end.
 func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

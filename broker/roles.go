@@ -136,11 +136,9 @@ func (r *replica) abandon() {
 func waitAtMost(ctx context.Context, wg *sync.WaitGroup, d time.Duration) {
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-done:
-	case <-t.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

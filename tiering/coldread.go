@@ -142,10 +142,8 @@ func (c *coldReads) after(d time.Duration) <-chan struct{} {
 	ch := make(chan struct{})
 	c.wg.Go(func() {
 		defer close(ch)
-		t := time.NewTimer(d)
-		defer t.Stop()
 		select {
-		case <-t.C:
+		case <-time.After(d):
 		case <-c.ctx.Done():
 		}
 	})

@@ -42,10 +42,8 @@ func (l *limiter) wait(ctx context.Context, n int) error {
 	if pause <= 0 {
 		return ctx.Err()
 	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(pause):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -221,11 +221,9 @@ func fetchExact(ctx context.Context, store objstore.Store, key string, size int6
 		case !errors.Is(err, ErrCorrupt) && !errors.Is(err, objstore.ErrNotFound):
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		t := time.NewTimer(time.Duration(try) * 50 * time.Millisecond)
 		select {
-		case <-t.C:
+		case <-time.After(time.Duration(try) * 50 * time.Millisecond):
 		case <-ctx.Done():
-			t.Stop()
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 		}
 	}

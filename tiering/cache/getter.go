@@ -86,11 +86,9 @@ func (g *Getter) try(ctx context.Context, f func() error) error {
 		}
 		g.met.retries.Inc()
 		d := backoff << n
-		t := time.NewTimer(d/2 + g.jitter(d))
 		select {
-		case <-t.C:
+		case <-time.After(d/2 + g.jitter(d)):
 		case <-ctx.Done():
-			t.Stop()
 			return context.Cause(ctx)
 		}
 	}

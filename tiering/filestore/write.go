@@ -127,10 +127,8 @@ func (s *Store) lockWrites(ctx context.Context) (unlock func(), err error) {
 
 // sleep waits d, or for ctx to end.
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

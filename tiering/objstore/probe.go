@@ -172,10 +172,8 @@ func failed(step string, err error, grant string) error {
 
 // sleep waits d, or for ctx to end.
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

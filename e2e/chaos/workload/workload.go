@@ -113,10 +113,8 @@ func (l *Load) client(name string, more ...kgo.Opt) *kgo.Client {
 
 // sleep waits, and tells whether ctx goes on.
 func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
