@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 
@@ -26,9 +27,7 @@ func handleDescribeTopicPartitions(b *Broker, _ context.Context, r *request) kms
 	}
 	fetchAll := len(names) == 0
 	if fetchAll {
-		for name := range x.byName {
-			names = append(names, name)
-		}
+		names = slices.Collect(maps.Keys(x.byName))
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)

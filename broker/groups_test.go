@@ -17,6 +17,15 @@ func groupNode(t *testing.T, settings ...string) *node {
 	return startNode(t, t.TempDir(), append([]string{"group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=3"}, settings...)...)
 }
 
+// readersNode is one with a topic events and a coordinator of the group readers.
+func readersNode(t *testing.T, settings ...string) *node {
+	t.Helper()
+	n := groupNode(t, settings...)
+	n.create("events", 1)
+	n.findCoordinator("readers")
+	return n
+}
+
 func (n *node) findCoordinator(group string) kmsg.FindCoordinatorResponseCoordinator {
 	n.t.Helper()
 	req := kmsg.NewPtrFindCoordinatorRequest()
@@ -170,9 +179,7 @@ func TestCoordinatorPartitionIsJavas(t *testing.T) {
 }
 
 func TestMemberJoinsCommitsAndLeaves(t *testing.T) {
-	n := groupNode(t)
-	n.create("events", 1)
-	n.findCoordinator("readers")
+	n := readersNode(t)
 	member, generation := n.enterGroup("readers")
 	if code := n.heartbeat("readers", member, generation); code != 0 {
 		t.Fatalf("heartbeat: code %d", code)
@@ -205,9 +212,7 @@ func TestMemberJoinsCommitsAndLeaves(t *testing.T) {
 }
 
 func TestGroupsSurviveARestart(t *testing.T) {
-	n := groupNode(t)
-	n.create("events", 1)
-	n.findCoordinator("readers")
+	n := readersNode(t)
 	member, generation := n.enterGroup("readers")
 	n.commitOffset(10, "readers", member, generation, "events", 42)
 	if code := n.commitOffset(2, "simple", "", -1, "events", 7); code != 0 {
@@ -245,9 +250,7 @@ func (n *node) deleteGroup(group string) int16 {
 }
 
 func TestDeletedGroupStaysDeleted(t *testing.T) {
-	n := groupNode(t)
-	n.create("events", 1)
-	n.findCoordinator("readers")
+	n := readersNode(t)
 	member, generation := n.enterGroup("readers")
 	n.commitOffset(10, "readers", member, generation, "events", 42)
 	if code := n.deleteGroup("readers"); code != kerr.NonEmptyGroup.Code {
@@ -294,9 +297,7 @@ func TestOffsetsGoWithTheirTopic(t *testing.T) {
 }
 
 func TestCommitsAreRefusedOneByOne(t *testing.T) {
-	n := groupNode(t, "offset.metadata.max.bytes=4")
-	n.create("events", 1)
-	n.findCoordinator("readers")
+	n := readersNode(t, "offset.metadata.max.bytes=4")
 	if code := n.commitOffset(9, "readers", "", -1, "nowhere", 1); code != kerr.UnknownTopicOrPartition.Code {
 		t.Errorf("unknown topic: code %d", code)
 	}
@@ -316,9 +317,7 @@ func TestCommitsAreRefusedOneByOne(t *testing.T) {
 }
 
 func TestUnknownGroups(t *testing.T) {
-	n := groupNode(t)
-	n.create("events", 1)
-	n.findCoordinator("readers")
+	n := readersNode(t)
 	if code := n.commitOffset(9, "readers", "m", 4, "events", 1); code != kerr.GroupIDNotFound.Code {
 		t.Errorf("commit of a generation: code %d", code)
 	}
@@ -398,9 +397,7 @@ func TestOldVersionsOfOffsetFetch(t *testing.T) {
 }
 
 func TestListGroupsFilters(t *testing.T) {
-	n := groupNode(t)
-	n.create("events", 1)
-	n.findCoordinator("readers")
+	n := readersNode(t)
 	n.enterGroup("readers")
 	n.commitOffset(2, "simple", "", -1, "events", 7)
 	list := func(states, types []string) (names []string) {
@@ -448,9 +445,7 @@ func TestOffsetsExpire(t *testing.T) {
 }
 
 func TestGroupMetrics(t *testing.T) {
-	n := groupNode(t)
-	n.create("events", 1)
-	n.findCoordinator("readers")
+	n := readersNode(t)
 	member, generation := n.enterGroup("readers")
 	n.commitOffset(10, "readers", member, generation, "events", 0)
 	now := time.Now().UnixMilli()

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -262,11 +264,7 @@ func (s *server) remove(c *conn) {
 func (s *server) all() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]*conn, 0, len(s.mu.conns))
-	for c := range s.mu.conns {
-		all = append(all, c)
-	}
-	return all
+	return slices.Collect(maps.Keys(s.mu.conns))
 }
 
 // stopReading lets each connection finish the requests that have arrived.

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -119,12 +120,7 @@ func (x *topicIndex) broker(id int32) *meta.Broker {
 
 // sorted returns the topics by name.
 func (x *topicIndex) sorted() []*topic {
-	all := make([]*topic, 0, len(x.byName))
-	for _, t := range x.byName {
-		all = append(all, t)
-	}
-	slices.SortFunc(all, func(a, b *topic) int { return strings.Compare(a.Name, b.Name) })
-	return all
+	return slices.SortedFunc(maps.Values(x.byName), func(a, b *topic) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // endpoint is where clients of a listener reach a broker; nil if it has no such listener.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,11 +74,7 @@ func parseCheckpoint(b []byte, entry func(fields []string) error) error {
 
 // appendOffsetCheckpoint appends an offset per partition, sorted.
 func appendOffsetCheckpoint(dst []byte, offsets map[TopicPartition]int64) []byte {
-	tps := make([]TopicPartition, 0, len(offsets))
-	for tp := range offsets {
-		tps = append(tps, tp)
-	}
-	slices.SortFunc(tps, func(a, b TopicPartition) int {
+	tps := slices.SortedFunc(maps.Keys(offsets), func(a, b TopicPartition) int {
 		if c := strings.Compare(a.Topic, b.Topic); c != 0 {
 			return c
 		}

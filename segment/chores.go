@@ -1,6 +1,8 @@
 package segment
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -97,10 +99,7 @@ func (c *chores) kickPaused() {
 // flushTimed begins the flushes that are due; it tells whether others are to come.
 func (c *chores) flushTimed(now time.Time) bool {
 	c.mu.Lock()
-	logs := make([]*Log, 0, len(c.mu.timed))
-	for l := range c.mu.timed {
-		logs = append(logs, l)
-	}
+	logs := slices.Collect(maps.Keys(c.mu.timed))
 	c.mu.Unlock()
 	left := false
 	for _, l := range logs {

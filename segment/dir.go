@@ -6,7 +6,9 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -344,15 +346,11 @@ func (d *Dir) forget(l *Log) {
 	}
 }
 
-// open logs, for a sweep without the lock.
+// all is the open logs, for a sweep without the lock.
 func (d *Dir) all() []*Log {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	logs := make([]*Log, 0, len(d.mu.logs))
-	for _, l := range d.mu.logs {
-		logs = append(logs, l)
-	}
-	return logs
+	return slices.Collect(maps.Values(d.mu.logs))
 }
 
 func (d *Dir) failpoint(name string) error {

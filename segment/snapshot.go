@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"maps"
 	"slices"
 )
 
@@ -30,11 +31,7 @@ func (t *producers) appendSnapshot(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, snapshotVersion)
 	dst = binary.BigEndian.AppendUint32(dst, 0)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(t.byID)))
-	ids := make([]int64, 0, len(t.byID))
-	for id := range t.byID {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
+	ids := slices.Sorted(maps.Keys(t.byID))
 	for _, id := range ids {
 		p := t.byID[id]
 		last := p.last()

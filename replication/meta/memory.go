@@ -3,6 +3,7 @@ package meta
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -118,12 +119,7 @@ func (s *MemorySession) Children(ctx context.Context, path string) ([]string, er
 	if !ok {
 		return nil, ErrNotFound
 	}
-	var names []string
-	for name := range n.children {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return slices.Sorted(maps.Keys(n.children)), nil
 }
 
 // Changes returns the notes after the given one.

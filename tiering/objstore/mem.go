@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -149,12 +150,7 @@ func (m *Mem) Damage(key string, f func([]byte) []byte) bool {
 func (m *Mem) Keys() []string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	keys := make([]string, 0, len(m.mu.objects))
-	for k := range m.mu.objects {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
+	return slices.Sorted(maps.Keys(m.mu.objects))
 }
 
 // Clip checks the range that a GetRange asks for against the size of the
