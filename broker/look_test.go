@@ -97,6 +97,9 @@ func TestHealthFindsOutThatTheStoreIsAway(t *testing.T) {
 func TestHealthFindsOutThatTheMetadataIsAway(t *testing.T) {
 	c := startCluster(t, 2)
 	n := c.node(2)
+	for _, m := range c.nodes {
+		eventually(t, "ready", func() bool { return len(m.NotReady()) == 0 })
+	}
 	if got := n.Problems(t.Context(), 0); len(got) > 0 {
 		t.Errorf("all is well, but %q", got)
 	}

@@ -39,14 +39,20 @@ func movingIn(t *testing.T) *movedIn {
 	createTopic(t, b.Addr, movedTopic, 2, map[string]string{"segment.bytes": "65536", "local.retention.ms": "1", "retention.ms": "-1"})
 	m.load = startLoad(t, b.Addr, movedTopic, loadShape{})
 	m.load.more(3000)
-	adm := kadmClient(t, b.Addr)
-	harness.Eventually(t, time.Minute, "most of it is archived", func() bool {
-		ends, err := adm.ListLatestRemoteOffsets(t.Context(), movedTopic)
+	mostArchived(t, b.Addr, movedTopic)
+	return m
+}
+
+// mostArchived waits until the archive has well over 2 000 of a topic's records.
+func mostArchived(t *testing.T, addr, topic string) {
+	t.Helper()
+	adm := kadmClient(t, addr)
+	harness.Eventually(t, time.Minute, "most of "+topic+" is archived", func() bool {
+		ends, err := adm.ListLatestRemoteOffsets(t.Context(), topic)
 		records := int64(0)
 		ends.Each(func(o kadm.ListedOffset) { records += o.Offset + 1 })
 		return err == nil && records > 2200
 	})
-	return m
 }
 
 // objects are the keys of what is archived of the topic, and how often each segment

@@ -25,11 +25,12 @@ func TestRestoreFromTheBucketAlone(t *testing.T) {
 	old.load.more(3000)
 	old.deleteArchived()
 	old.deleteOther()
-	harness.Eventually(t, 10*time.Second, "the deleted topic is buried", func() bool {
+	harness.Eventually(t, time.Minute, "the deleted topic is buried", func() bool {
 		return slices.ContainsFunc(old.otherObjects(), func(key string) bool { return strings.HasSuffix(key, "/deleted.json") })
 	})
 	old.load.more(1000)
 	old.load.finish()
+	mostArchived(t, old.Addr, victimTopic)
 	old.Kill() // with a part of it not archived yet, and perhaps in the midst of an upload
 	if err := os.RemoveAll(old.Data); err != nil {
 		t.Fatal(err)
