@@ -8,23 +8,42 @@ import (
 )
 
 // prepare checks what comes to be appended as leader, without the log's lock.
-// Where the topic wants another compression it returns new bytes.
+// Where the topic wants another compression, or a writer has numbered its records
+// wrongly, it returns new bytes.
 func prepare(b []byte, o AppendOptions, opts *Options) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: no batch", ErrInvalidRecord)
 	}
 	codec, reencode := opts.Compression.Codec()
 	change := false
+	var mended []byte // what has come so far, once a batch had to be renumbered
 	for rest := b; len(rest) > 0; {
 		bt, r, err := batch.Next(rest)
 		if err != nil {
 			return nil, wrapBatch(err)
 		}
-		if err := checkBatch(bt, o, opts); err != nil {
+		err = checkBatch(bt, o, opts)
+		if errors.Is(err, batch.ErrOffsets) {
+			// There are clients that give all records the offset 0. Kafka takes that:
+			// where it opens a batch it numbers the records itself. Stored as they
+			// are, most readers would pass over all but the first.
+			if mended == nil {
+				mended = append(make([]byte, 0, len(b)+len(b)/8), b[:len(b)-len(rest)]...)
+			}
+			bt = batch.Renumber(bt)
+			err = checkBatch(bt, o, opts)
+		}
+		if err != nil {
 			return nil, err
+		}
+		if mended != nil {
+			mended = append(mended, bt...)
 		}
 		change = change || reencode && bt.Codec() != codec && !bt.IsControl()
 		rest = r
+	}
+	if mended != nil {
+		b = mended
 	}
 	if !change {
 		return b, nil

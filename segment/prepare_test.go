@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"testing"
 
 	"firn/segment/batch"
@@ -36,16 +37,26 @@ func reseal(b []byte) []byte {
 	return b
 }
 
-// garbled is a batch of three records, of which the last has the second's offset;
-// its CRC is right.
+// garbled is a batch of three records, of which the last has no whole header; its
+// CRC is right.
 func garbled() []byte {
 	b := records(3, 20, testNow)
+	b[len(b)-1] = 1 << 1
+	return reseal(b)
+}
+
+// misnumbered is a batch of three records, of which each has the offset of the
+// first.
+func misnumbered() []byte {
+	b := records(3, 20, testNow)
 	size := (len(b) - batch.HeaderSize) / 3
-	third := b[batch.HeaderSize+2*size:]
-	if third[3] != 2<<1 { // behind length, attributes and timestamp
-		panic("the records are not what this takes apart")
+	for i := range 3 {
+		delta := &b[batch.HeaderSize+i*size+3] // behind length, attributes and timestamp
+		if int(*delta) != i<<1 {
+			panic("the records are not what this takes apart")
+		}
+		*delta = 0
 	}
-	third[3] = 1 << 1
 	return reseal(b)
 }
 
@@ -100,5 +111,33 @@ func TestGarbledRecordsAreReplicatedAndRecovered(t *testing.T) {
 	l = openLog(t, openDir(t, quiet(fsys.CrashClone(vfs.CrashOptions{Keep: 100}))), Options{})
 	if end := l.Offsets().End; end != 3 || l.Err() != nil {
 		t.Errorf("after a crash the log ends at %d, %v", end, l.Err())
+	}
+}
+
+// A client that numbers its records wrongly, as some do, is not refused, for Kafka
+// doesn't refuse it either; the records are numbered as they stand, so that readers
+// find them all.
+func TestRecordsAreNumberedAsTheyStand(t *testing.T) {
+	good := records(2, 20, testNow)
+	sent := slices.Concat(good, misnumbered(), good, misnumbered())
+	whole := slices.Concat(good, records(3, 20, testNow), good, records(3, 20, testNow))
+	for _, compression := range []Compression{AsProduced, LZ4} {
+		var logs [2][]byte
+		for i, b := range [][]byte{sent, whole} {
+			l := openLog(t, openDir(t, testConfig(t, vfs.NewMem())), Options{Compression: compression})
+			if _, err := l.Append(bytes.Clone(b), AppendOptions{Now: testNow}); err != nil {
+				t.Fatal(err)
+			}
+			r, err := l.Read(ReadRequest{MaxBytes: 1 << 16, Until: UntilCounted})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if logs[i], err = bytesOf(&r.Records); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(logs[0]) == 0 || !bytes.Equal(logs[0], logs[1]) {
+			t.Errorf("to %d: the log is not what records numbered rightly make", compression)
+		}
 	}
 }

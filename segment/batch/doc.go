@@ -26,7 +26,8 @@
 // stamp it, and it goes to disk as it is. None of these allocates and none
 // decompresses. Verify is for what a leader has accepted: it looks at no record.
 // Walk is for those who must see records: lookups by time, coordinators,
-// compaction; Recompress is for topics with a codec of their own.
+// compaction; Recompress is for topics with a codec of their own, Renumber for
+// clients that give all records the same offset.
 //
 // Bytes are input, wherever they come from. No length is believed before it is
 // compared with what is there, and no more is allocated than a small multiple

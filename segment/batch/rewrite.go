@@ -74,3 +74,27 @@ func rewrite(b Batch, codec Codec, level int, limit Limit, keep func(Record) boo
 	out.seal()
 	return out[:len(out):len(out)], nil
 }
+
+// Renumber returns a copy of b, of which VerifyProduced says ErrOffsets, whose
+// records have the offsets 0, 1, 2 and so on in the order in which they stand. All
+// else stays.
+func Renumber(b Batch) Batch {
+	out := make(Batch, HeaderSize, len(b)+len(b)/8)
+	copy(out, b)
+	d := decoder{b: b.Records()}
+	for i := range int64(b.Count()) {
+		raw := d.bytes()
+		r := decoder{b: raw}
+		r.byte()
+		r.varint64()
+		front := raw[:len(raw)-len(r.b)] // attributes and timestamp
+		r.varint32()
+		out = binary.AppendVarint(out, int64(len(front)+varintLen(i)+len(r.b)))
+		out = append(out, front...)
+		out = binary.AppendVarint(out, i)
+		out = append(out, r.b...)
+	}
+	binary.BigEndian.PutUint32(out[atLength:], uint32(len(out)-lengthOverhead))
+	out.seal()
+	return out
+}

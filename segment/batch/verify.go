@@ -8,6 +8,9 @@ import (
 var (
 	// ErrInvalid: a whole, undamaged batch that says what it must not.
 	ErrInvalid = errors.New("batch: invalid")
+	// ErrOffsets: a client's batch, not compressed and invalid only in that its
+	// records' offsets do not count from 0. Renumber mends it.
+	ErrOffsets = fmt.Errorf("%w: the offsets of its records do not count from 0", ErrInvalid)
 	// ErrTimestamp: a timestamp that a client must not send.
 	ErrTimestamp = errors.New("batch: invalid timestamp")
 	// ErrUnknownCodec: a compression that does not exist.
@@ -49,7 +52,7 @@ func Verify(b Batch) error {
 // records without gaps and may not write what only brokers do. It looks at the
 // records too, unless they are compressed: what a writer garbled before it took
 // the CRC, no reader gets past. The base offset does not matter, since the broker
-// stamps it. Beside the errors of Verify there is ErrTimestamp.
+// stamps it. Beside the errors of Verify there are ErrTimestamp and ErrOffsets.
 func VerifyProduced(b Batch) error {
 	if err := verifyWhole(b); err != nil {
 		return err

@@ -108,6 +108,36 @@ func TestVerifyProducedRefusesGarbledRecords(t *testing.T) {
 	}
 }
 
+// Some clients give every record the offset 0. That alone is wrong with the batch,
+// and numbered as it stands it is the batch that they should have sent.
+func TestRenumber(t *testing.T) {
+	header := []Header{{"h", []byte("v")}, {"null", nil}}
+	for _, n := range []int{2, 64, 65, 8193, 20000} {
+		right, raw := NewBuilder(Spec{Producer: &Producer{ID: 3, Epoch: 2, Sequence: 7}}), []byte(nil)
+		for i := range n {
+			ts, value := int64(i*1000), bytes.Repeat([]byte{'v'}, 50+i%30)
+			right.Add(ts, nil, value, header[:(n-1-i)%3]...)
+			raw = appendRecord(raw, ts, 0, nil, value, header[:(n-1-i)%3])
+		}
+		want, err := right.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := append(bytes.Clone(want[:HeaderSize]), raw...)
+		got = changed(got, atLength, u32(int32(len(got)-lengthOverhead))...)
+		if err := VerifyProduced(got); err != ErrOffsets {
+			t.Fatalf("%d records: %v, want ErrOffsets", n, err)
+		}
+		if !bytes.Equal(Renumber(got), want) {
+			t.Errorf("%d records: not what a builder makes of the same", n)
+		}
+		garbled := changed(got, len(got)-1, 2) // headers of the last, which aren't there
+		if err := VerifyProduced(garbled); !errors.Is(err, ErrInvalid) || err == ErrOffsets {
+			t.Errorf("%d records, of which the last is garbled too: %v", n, err)
+		}
+	}
+}
+
 // Where offsets begin to take another byte, a wrong one is found too.
 func TestVerifyProducedRefusesWrongOffsetsOfManyRecords(t *testing.T) {
 	for _, at := range []int64{63, 64, 8191, 8192, 8193, 16384, 1<<20 - 1, 1 << 20} {
