@@ -24,9 +24,9 @@ func prepare(b []byte, o AppendOptions, opts *Options) ([]byte, error) {
 		}
 		err = checkBatch(bt, o, opts)
 		if errors.Is(err, batch.ErrOffsets) {
-			// There are clients that give all records the offset 0. Kafka takes that:
-			// where it opens a batch it numbers the records itself. Stored as they
-			// are, most readers would pass over all but the first.
+			// There are clients that give all records the offset 0. Kafka acknowledges
+			// and stores that as it is, and most readers then pass over all but the
+			// first record.
 			if mended == nil {
 				mended = append(make([]byte, 0, len(b)+len(b)/8), b[:len(b)-len(rest)]...)
 			}
