@@ -41,11 +41,7 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 		conn, err = encrypt(ctx, conn, address, l.cfg.TLS)
 	}
 	if err == nil {
-		g := &guarded{Conn: conn, link: l}
-		// Under a digest the library asks, and needs an answer, before it sets them.
-		if l.cfg.Digest == "" && l.hasWatches() {
-			g.watches = make(chan struct{})
-		}
+		g := &guarded{Conn: conn, link: l, watches: make(chan struct{})}
 		err = conn.SetReadDeadline(time.Now().Add(handshakeTime))
 		if err == nil && l.adopt(g) {
 			return g, nil
@@ -78,19 +74,18 @@ func encrypt(ctx context.Context, plain net.Conn, address string, cfg *tls.Confi
 //
 //	length int32 | protocol int32 | timeout int32, ms | session int64 | …
 //
-// Nor does it hand on an answer before the library has set its watches again. The
-// library goes by the newest answer there (SetWatches tells the server from where
-// on it wants to hear), and reads that number without a lock.
+// Under the race detector it also holds answers back until the library has set its
+// watches again (holdTime).
 type guarded struct {
 	net.Conn
 	link *link
 
-	watches chan struct{} // closed when the watches are on their way; nil: there are none
+	watches chan struct{} // closed when the watches are on their way
 	set     bool          // watches is closed; it belongs to who writes
 
 	// All of it belongs to whoever reads, which also sets the read deadlines.
 	greeted  bool
-	waited   bool // for watches
+	held     bool // the first answer was held back
 	head     [12]byte
 	got, end int // bytes of the answer read, and how many there are, 0 while unknown
 }
@@ -108,31 +103,27 @@ func (g *guarded) SetReadDeadline(t time.Time) error {
 const setWatches = 101
 
 func (g *guarded) Write(p []byte) (int, error) {
-	if g.watches != nil && !g.set && len(p) >= 12 && binary.BigEndian.Uint32(p[8:]) == setWatches {
+	if holdTime > 0 && !g.set && len(p) >= 12 && binary.BigEndian.Uint32(p[8:]) == setWatches {
 		g.set = true
 		close(g.watches)
 	}
 	return g.Conn.Write(p)
 }
 
-// watchesTime bounds the wait for watches: if all that there were have just fired,
-// none is set.
-const watchesTime = 500 * time.Millisecond
-
-func (g *guarded) awaitWatches() {
-	g.waited = true
-	t := time.NewTimer(watchesTime)
-	defer t.Stop()
+// hold waits until the watches are on their way, or not longer than it takes the
+// library to find that there are none.
+func (g *guarded) hold() {
+	g.held = true
 	select {
 	case <-g.watches:
-	case <-t.C:
+	case <-time.After(holdTime):
 	case <-g.link.ctx.Done():
 	}
 }
 
 func (g *guarded) Read(p []byte) (int, error) {
-	if g.greeted && g.watches != nil && !g.waited {
-		g.awaitWatches()
+	if holdTime > 0 && g.greeted && !g.held {
+		g.hold()
 	}
 	n, err := g.Conn.Read(p)
 	if g.greeted || n == 0 {

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// TestNoAnswerBeforeTheWatches: the library reads the newest answer's number when it
-// sets its watches again, so no answer may come in between. If it has none to set,
-// answers are not held up for long.
+// TestNoAnswerBeforeTheWatches: under the race detector no answer comes in before the
+// library has set its watches again. If it has none to set, it is not held up for long.
 func TestNoAnswerBeforeTheWatches(t *testing.T) {
+	if holdTime == 0 {
+		t.Skip("only under the race detector")
+	}
 	packet := func(kind uint32) []byte {
 		return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 8}, 1), kind)
 	}
@@ -37,7 +39,7 @@ func TestNoAnswerBeforeTheWatches(t *testing.T) {
 				if len(read) > 0 {
 					t.Error("an answer is read before the watches are set")
 				}
-				want := watchesTime
+				var want time.Duration = holdTime
 				if set {
 					g.Write(packet(setWatches))
 					g.Write(packet(setWatches)) // there may be more than fit into one

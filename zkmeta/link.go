@@ -85,19 +85,6 @@ func (l *link) adopt(g *guarded) bool {
 	return true
 }
 
-// watching: from here on the client has watches.
-func (l *link) watching() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.watches = true
-}
-
-func (l *link) hasWatches() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.watches
-}
-
 // cut ends the connection and allows no other.
 func (l *link) cut() {
 	l.cancel()

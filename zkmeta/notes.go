@@ -77,7 +77,6 @@ func (x *session) startNotes(ctx context.Context, base int64) error {
 	if _, err := ask(ctx, x, func(*zk.Conn) (struct{}, error) { return struct{}{}, f.begin() }); err != nil {
 		return err
 	}
-	x.link.watching()
 	base = max(base, f.gen<<31+f.next)
 	x.notes = meta.NotesAfter(base)
 	x.taken.Store(&position{f.gen, f.next, base})

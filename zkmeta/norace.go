@@ -1,0 +1,5 @@
+//go:build !race
+
+package zkmeta
+
+const holdTime = 0
