@@ -53,12 +53,8 @@ broker's instead, which then tells of all the partitions that it hosts.`,
 			}
 			tab := newTable(os.Stdout, "TOPIC", "PARTITION", "ARCHIVED-END", "END", "PENDING", "OLDEST", "REASON")
 			for _, p := range ps {
-				why := p.Reason
-				if p.LastError != "" {
-					why += " (" + p.LastError + ")"
-				}
 				tab.row(p.Topic, p.Partition, p.ArchivedEnd, p.End, bytesText(p.PendingBytes),
-					time.Duration(p.PendingSeconds*float64(time.Second)).Round(time.Second), why)
+					time.Duration(p.PendingSeconds*float64(time.Second)).Round(time.Second), pendingWhy(p))
 			}
 			tab.flush()
 			return unknown
@@ -67,6 +63,14 @@ broker's instead, which then tells of all the partitions that it hosts.`,
 	brokersFlag(c, &brokers)
 	c.Flags().StringVar(&adminURL, "admin", "", "the broker's admin listener, host:port")
 	return c
+}
+
+// pendingWhy is why p is not archived: the last error is often the whole reason.
+func pendingWhy(p console.ArchivePartition) string {
+	if p.LastError == "" || p.LastError == p.Reason {
+		return p.Reason
+	}
+	return p.Reason + " (" + p.LastError + ")"
 }
 
 // pendingOf are those of ps that arg, TOPIC or TOPIC:PARTITION, names. None is an

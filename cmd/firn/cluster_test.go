@@ -219,3 +219,15 @@ func TestSpread(t *testing.T) {
 		}
 	}
 }
+
+func TestWhyNothingIsArchivedIsSaidOnce(t *testing.T) {
+	for want, p := range map[string]console.ArchivePartition{
+		"":                        {},
+		"503 slow down":           {Reason: "503 slow down", LastError: "503 slow down"},
+		"not leading (no bucket)": {Reason: "not leading", LastError: "no bucket"},
+	} {
+		if got := pendingWhy(p); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
