@@ -148,6 +148,10 @@ const (
 // listens says what is at an address. It is asked once something has gone wrong: a
 // client's own words for an HTTP answer are those for any that makes no sense.
 func listens(at string) (what string, there bool) {
+	// A broker is asked as one first: it logs what isn't Kafka.
+	if kafka, there := speaksKafka(at); kafka || !there {
+		return isBroker, there
+	}
 	text, there := exchange(at, []byte("HEAD / HTTP/1.0\r\n\r\n"), len("HTTP/1.0 400"))
 	http := strings.HasPrefix(string(text), "HTTP/")
 	switch {
@@ -155,8 +159,6 @@ func listens(at string) (what string, there bool) {
 		return "", false
 	case http && !strings.HasSuffix(string(text), " 400"): // as one answers who wants TLS
 		return isHTTP, true
-	case speaksKafka(at):
-		return isBroker, true
 	case speaksTLS(at):
 		return isTLS, true
 	case http:
@@ -165,12 +167,13 @@ func listens(at string) (what string, there bool) {
 	return isOther, true
 }
 
-// speaksKafka asks for ApiVersions, version 0.
-func speaksKafka(at string) bool {
+// speaksKafka asks for ApiVersions, version 0. To an HTTP server the request's length,
+// 10, is a line's end, so that it answers at once, too.
+func speaksKafka(at string) (yes, there bool) {
 	const correlation = 0x6669726e
 	ask := binary.BigEndian.AppendUint32([]byte{0, 0, 0, 10, 0, 18, 0, 0}, correlation)
-	got, _ := exchange(at, append(ask, 0xff, 0xff), 8) // no client id
-	return len(got) == 8 && binary.BigEndian.Uint32(got[4:]) == correlation
+	got, there := exchange(at, append(ask, 0xff, 0xff), 8) // no client id
+	return len(got) == 8 && binary.BigEndian.Uint32(got[4:]) == correlation, there
 }
 
 func speaksTLS(at string) bool {
