@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +13,7 @@ import (
 	"firn/tiering/cache"
 )
 
-// archiveStartWait bounds how long a start waits for the store to say whose
-// archive it is.
+// archiveStartWait is the default of Config.ArchiveWait.
 const archiveStartWait = 10 * time.Second
 
 // openArchive makes sure that the archive is this cluster's, and opens it. newCluster:
@@ -82,7 +82,7 @@ func (b *Broker) openArchive(ctx context.Context, newCluster bool) error {
 // taken over by another is no reason not to start: what is on disk may be nowhere
 // else.
 func (b *Broker) archiveOwner(ctx context.Context, start tiering.Start) (id tiering.Identity, takenOver, err error) {
-	check, cancel := context.WithTimeout(ctx, archiveStartWait)
+	check, cancel := context.WithTimeout(ctx, cmp.Or(b.cfg.ArchiveWait, archiveStartWait))
 	defer cancel()
 	ours := tiering.Identity{ClusterID: b.clusterID, ArchiveID: start.ArchiveID}
 	id, err = tiering.CheckStart(check, b.cfg.Archive, start)

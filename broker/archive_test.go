@@ -113,6 +113,25 @@ func TestABrokerWithArchivedDataDoesNotStartWithoutItsArchive(t *testing.T) {
 	}
 }
 
+// A store that hangs is waited for as long as Config says, and then served without.
+func TestABrokerStartsBesideAStoreThatHangs(t *testing.T) {
+	n := startNodeWith(t, t.TempDir(), objstore.NewMem())
+	n.create("t", 1, "remote.storage.enable=false")
+	n.fill("t", 5)
+	n.stop()
+	n.archiveWait = time.Millisecond
+	n.archive = objstore.Inject(n.archive, func(objstore.Op) objstore.Fault { return objstore.Fault{Hold: make(chan struct{})} })
+	began := time.Now()
+	n.start()
+	if took := time.Since(began); took >= archiveStartWait {
+		t.Errorf("started after %v", took)
+	}
+	n.fill("t", 5)
+	if got := n.list("t", 0, -1).Offset; got != 10 {
+		t.Errorf("the log ends at %d", got)
+	}
+}
+
 func TestABrokerWithoutTheClustersArchiveDoesNotJoin(t *testing.T) {
 	c := startClusterWith(t, 2, objstore.NewMem())
 	n := c.node(2)

@@ -32,6 +32,9 @@ type Config struct {
 	FS     vfs.FS
 	// Archive is where archived segments go; nil means that there is no archive.
 	Archive objstore.Store
+	// ArchiveWait bounds how long a start waits for Archive to say whose it is; 0
+	// means 10 s.
+	ArchiveWait time.Duration
 	// CacheDir is where what is read from the archive is cached on disk; ""
 	// means in memory only.
 	CacheDir string

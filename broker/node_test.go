@@ -37,6 +37,8 @@ type node struct {
 	disk vfs.FS
 	// archive is nil for a broker without one.
 	archive objstore.Store
+	// archiveWait is Config.ArchiveWait.
+	archiveWait time.Duration
 	// member is the cluster that the broker is of; nil: it is alone.
 	member *cluster
 	// running: it has started, and not been stopped. crashed: the next stop may fail.
@@ -90,16 +92,17 @@ func (n *node) tryStart(archive objstore.Store) error {
 		disk = vfs.OS()
 	}
 	b, err := New(Config{
-		NodeID:    max(n.id, 1),
-		Settings:  conf,
-		LogDir:    filepath.Join(n.dir, "logs"),
-		Meta:      store,
-		Archive:   archive,
-		CacheDir:  filepath.Join(n.dir, "cache"),
-		FS:        disk,
-		Listeners: n.listeners(),
-		Log:       log.With("node", max(n.id, 1)),
-		Metrics:   n.reg,
+		NodeID:      max(n.id, 1),
+		Settings:    conf,
+		LogDir:      filepath.Join(n.dir, "logs"),
+		Meta:        store,
+		Archive:     archive,
+		ArchiveWait: n.archiveWait,
+		CacheDir:    filepath.Join(n.dir, "cache"),
+		FS:          disk,
+		Listeners:   n.listeners(),
+		Log:         log.With("node", max(n.id, 1)),
+		Metrics:     n.reg,
 	})
 	if err != nil {
 		n.t.Fatal(err)

@@ -1,6 +1,7 @@
 package tiering
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func OpenStore(ctx context.Context, rawURL string, o OpenOptions) (objstore.Stor
 	case o.AllowUnreachable:
 		return s, nil
 	default:
-		return nil, fmt.Errorf("archive.url: can't reach the bucket %s at %s (endpoint, region and credentials right?): %w", l.Bucket, l.where(), err)
+		return nil, fmt.Errorf("archive.url: can't reach the bucket %s at %s (endpoint, region and credentials right?): %w", l.Bucket, l.where(), cmp.Or(context.Cause(ctx), err))
 	}
 }
 

@@ -57,8 +57,13 @@ func (a *archiveAt) store(ctx context.Context) (objstore.Store, error) {
 // createParameter is create=… in a URL, with what parts it from the next.
 func createParameter() *regexp.Regexp { return regexp.MustCompile(`([?&])create=[^&]*&?`) }
 
+// storeAnswer bounds the wait for a store's first answer.
+const storeAnswer = 15 * time.Second
+
 // openStore opens a store by URL; create makes a missing directory or bucket.
 func openStore(ctx context.Context, url string, create bool) (objstore.Store, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, storeAnswer, fmt.Errorf("no answer within %v", storeAnswer))
+	defer cancel()
 	s, err := tiering.OpenStore(ctx, url, tiering.OpenOptions{Create: create})
 	if err != nil {
 		// The broker's key means nothing to who gave a flag.

@@ -113,7 +113,7 @@ func (n *node) wire(ctx context.Context, log *slog.Logger, fresh bool) error {
 		Failpoint: failpoint,
 	}
 	if n.settings.archive != "" {
-		if cfg.Archive, err = n.openArchive(ctx, log, reg, fresh); err != nil {
+		if cfg.Archive, cfg.ArchiveWait, err = n.openArchive(ctx, log, reg, fresh, storeWait); err != nil {
 			return err
 		}
 		cfg.CacheDir = n.settings.cache
@@ -134,34 +134,39 @@ func (n *node) wire(ctx context.Context, log *slog.Logger, fresh bool) error {
 	return nil
 }
 
-// openArchive opens the archive's store and tries it. A
+// openArchive opens the archive's store and tries it, for as long as patience. A
 // broker that has used it before starts without it, degraded; a new one doesn't,
-// so that a wrong URL shows at once.
-func (n *node) openArchive(ctx context.Context, log *slog.Logger, reg prometheus.Registerer, fresh bool) (objstore.Store, error) {
-	c := n.settings.config
+// so that a wrong URL shows at once. wait is how long the broker may wait for a store
+// that did not work, 0 for one that did.
+func (n *node) openArchive(ctx context.Context, log *slog.Logger, reg prometheus.Registerer, fresh bool, patience time.Duration) (_ objstore.Store, wait time.Duration, err error) {
+	c, until := n.settings.config, time.Now().Add(patience)
+	ctx, cancel := context.WithDeadlineCause(ctx, until, fmt.Errorf("no answer within %v", patience))
+	defer cancel()
+	defer time.AfterFunc(patience/5, func() {
+		log.Warn("waiting for the archive's store, which has not answered yet", "url", n.settings.archive, "until", until.Format(time.TimeOnly))
+	}).Stop()
 	opened, err := tiering.OpenStore(ctx, n.settings.archive, tiering.OpenOptions{
 		Create:           n.settings.archiveIsDefault,
 		MinFree:          c.DiskReserve(),
 		AllowUnreachable: !fresh,
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	n.archive, _ = opened.(io.Closer)
 	store := objstore.Measured(opened, reg)
-	pctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	if err := objstore.Probe(pctx, store); err != nil {
+	if err := objstore.Probe(ctx, store); err != nil {
 		if fresh || errors.Is(err, objstore.ErrDenied) {
-			return nil, err
+			return nil, 0, err
 		}
 		log.Warn("the archive does not work now; serving without it until it does", "err", err)
+		wait = max(time.Until(until), time.Second)
 	}
-	return store, nil
+	return store, wait, nil
 }
 
-// probeTime bounds the try of the store at start.
-const probeTime = 10 * time.Second
+// storeWait bounds what a start asks of the store, as producing needs no archive.
+const storeWait = 10 * time.Second
 
 // nodeID is Kafka's broker id; a broker that was given none is broker 1.
 func nodeID(configured int64) int32 {

@@ -37,12 +37,15 @@ var (
 // store that is unreachable, one that denies and one that can't do what it must
 // fail with a *ProbeError that says what to do.
 func Probe(ctx context.Context, store Store) error {
+	if err := context.Cause(ctx); err != nil { // there is nothing to remove
+		return failed("reach the store", err, "")
+	}
 	p := prober{store: store, key: ProbePrefix + rand.Text()}
 	err := p.run(ctx)
 	if err != nil && !errors.Is(err, syscall.ECONNREFUSED) { // which takes no deletion either, and a start waits
 		// What was written goes, if it can; with a ctx of its own, as the
 		// caller's may be what ended the probe.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		store.Delete(ctx, p.key)
 		store.Delete(ctx, p.key+"-c")
