@@ -40,6 +40,12 @@ type leadership struct {
 		uploaded []Entry // in the store, not yet named by the pointer
 		since    time.Time
 		live     map[uint64]struct{} // ids of attempts that are not over
+
+		// What the last step has come to.
+		reason   string
+		lastErr  error
+		failures int // in a row
+		retryAt  time.Time
 	}
 }
 
@@ -193,9 +199,6 @@ func (l *Log) Lead(ctx context.Context, epoch int32) error {
 		last.mu.Unlock()
 	}
 	l.last = ld
-	l.mu.Lock()
-	l.mu.failures, l.mu.retryAt, l.mu.lastErr = 0, time.Time{}, nil
-	l.mu.Unlock()
 	l.lead.Store(ld)
 	l.wake()
 	return nil

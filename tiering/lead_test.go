@@ -423,3 +423,48 @@ func TestSameEpochAgainSettlesWhatTheFirstLeft(t *testing.T) {
 	}
 	b.verify()
 }
+
+// TestFailureEndsWithTheLeadership: who leads no more owes the archive nothing, and
+// has nobody left who would try again.
+func TestFailureEndsWithTheLeadership(t *testing.T) {
+	for name, end := range map[string]func(w *world, b *broker){
+		"stops leading": func(_ *world, b *broker) { b.log.StopLeading() },
+		"is fenced": func(w *world, b *broker) {
+			w.away(false)
+			w.pointers.Elect(testPart, 2)
+			w.advance(time.Minute)
+			b.stepUntil(func() bool { return b.log.lead.Load() == nil })
+		},
+		"is refused the next epoch": func(w *world, b *broker) {
+			w.pointers.Elect(testPart, 2)
+			b.pointers.load = func() error { return errAway }
+			if err := b.log.Lead(t.Context(), 2); !errors.Is(err, errAway) {
+				t.Fatal(err)
+			}
+		},
+		"panics afterwards": func(_ *world, b *broker) {
+			b.log.StopLeading()
+			_ = b.archive.guard(b.log, "local retention", func() error { panic("out of luck") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, b := leading(t)
+			b.append(100)
+			w.away(true)
+			if err := b.upload(); !errors.Is(err, errAway) {
+				t.Fatalf("upload: %v", err)
+			}
+			if s := b.log.Status(w.now()); !errors.Is(s.LastError, errAway) {
+				t.Fatalf("while it leads: %+v", s)
+			}
+			end(w, b)
+			if s := b.log.Status(w.now()); s.Leading || s.LastError != nil || s.Reason != reasonNotLeading {
+				t.Errorf("leading %v, reason %q, %v", s.Leading, s.Reason, s.LastError)
+			}
+			b.log.Close()
+			if s := b.archive.Status(); len(s) > 0 {
+				t.Errorf("closed: %+v", s)
+			}
+		})
+	}
+}

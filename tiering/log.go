@@ -42,10 +42,6 @@ type Log struct {
 		diverged bool
 		behind   bool // the local log must start again at the archived end
 		seen     int64
-		reason   string
-		lastErr  error
-		failures int
-		retryAt  time.Time
 	}
 }
 

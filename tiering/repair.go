@@ -36,7 +36,6 @@ func (l *Log) Repair(ctx context.Context, loss bool) error {
 		l.last.forget(l.local.Offsets().End)
 	}
 	l.setStanding(false, false)
-	l.note("", nil)
 	return nil
 }
 

@@ -73,9 +73,9 @@ func (l *Log) wants(now time.Time) bool {
 	if ld == nil {
 		return false
 	}
-	l.mu.Lock()
-	wait := now.Before(l.mu.retryAt)
-	l.mu.Unlock()
+	ld.mu.Lock()
+	wait := now.Before(ld.mu.retryAt)
+	ld.mu.Unlock()
 	if wait {
 		return false
 	}
@@ -179,7 +179,9 @@ func (a *Archive) guard(l *Log, doing string, f func() error) (err error) {
 			a.log.Error("panic in the archive; it is tried again", "topic", l.part.Topic, "partition", l.part.Num,
 				"doing", doing, "panic", r, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", r)
-			l.note("", err)
+			if ld := l.lead.Load(); ld != nil {
+				ld.note("", err, a.cfg.Now(), l.jitter)
+			}
 		}
 	}()
 	return f()

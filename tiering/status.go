@@ -27,21 +27,21 @@ type Status struct {
 	PendingAge time.Duration
 	// Reason says why nothing is going up right now, "" if something is.
 	Reason string
-	// LastError is what the last attempt failed of; nil after one that didn't.
+	// LastError is what the leader's last attempt failed of; nil after one that didn't.
 	LastError error
 }
 
-// note keeps what the last step has come to.
-func (l *Log) note(reason string, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.mu.reason, l.mu.lastErr = reason, err
+// note keeps what the last step has come to, for as long as the leadership lasts.
+func (ld *leadership) note(reason string, err error, now time.Time, jitter float64) {
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	ld.mu.reason, ld.mu.lastErr = reason, err
 	if err == nil {
-		l.mu.failures, l.mu.retryAt = 0, time.Time{}
+		ld.mu.failures, ld.mu.retryAt = 0, time.Time{}
 		return
 	}
-	l.mu.failures++
-	l.mu.retryAt = l.a.cfg.Now().Add(backoff(l.mu.failures, l.jitter))
+	ld.mu.failures++
+	ld.mu.retryAt = now.Add(backoff(ld.mu.failures, jitter))
 }
 
 // backoff is 0.5 s, 1 s, … 30 s, as Kafka's remote log manager has it, less up
@@ -99,24 +99,34 @@ func (l *Log) status(now time.Time, silent error) Status {
 	}
 	ld := l.lead.Load()
 	s.Leading = ld != nil
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s.Reason, s.LastError = l.mu.reason, l.mu.lastErr
+	if ld == nil {
+		s.Reason = l.whyNotLeading()
+		return s
+	}
+	ld.mu.Lock()
+	defer ld.mu.Unlock()
+	s.Reason, s.LastError = ld.mu.reason, ld.mu.lastErr
 	switch {
-	case ld == nil && l.mu.diverged:
-		s.Reason = "local log and archive have different histories"
-	case ld == nil && l.mu.behind:
-		s.Reason = "local log ends below the archived end, and the archive can't be read"
-	case ld == nil:
-		s.Reason = reasonNotLeading
 	case s.Reason == reasonActive && active.Bytes > 0 && s.LastError == nil && silent == nil:
 		s.Reason = l.policy.Load().waits(active.Bytes)
 	case silent != nil && len(l.step) > 0: // a step is under way: what the last one came to is old
 		s.Reason, s.LastError = silent.Error(), silent
-	case l.mu.lastErr != nil:
-		s.Reason = l.mu.lastErr.Error()
+	case s.LastError != nil:
+		s.Reason = s.LastError.Error()
 	}
 	return s
+}
+
+func (l *Log) whyNotLeading() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.mu.diverged:
+		return "local log and archive have different histories"
+	case l.mu.behind:
+		return "local log ends below the archived end, and the archive can't be read"
+	}
+	return reasonNotLeading
 }
 
 // served counts what m serves: entries and bytes past the log start. Of a page

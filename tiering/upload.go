@@ -33,7 +33,6 @@ const (
 func (l *Log) Step(ctx context.Context, now time.Time) (more bool, err error) {
 	ld := l.lead.Load()
 	if ld == nil {
-		l.note(reasonNotLeading, nil)
 		return false, nil
 	}
 	if !l.step.tryLock() {
@@ -45,13 +44,12 @@ func (l *Log) Step(ctx context.Context, now time.Time) (more bool, err error) {
 	more, reason, err := l.stepLed(ctx, ld, now)
 	if errors.Is(err, ErrFenced) {
 		l.fenced(ld, err)
-		l.note(reasonNotLeading, nil)
 		return false, nil
 	}
 	if err != nil && ld.ctx.Err() != nil {
 		return false, nil // the epoch is over: nobody waits for this
 	}
-	l.note(reason, err)
+	ld.note(reason, err, l.a.cfg.Now(), l.jitter)
 	return more, err
 }
 
