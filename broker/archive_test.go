@@ -259,6 +259,7 @@ func TestABrokerStartsWithoutItsStoreAndLeadsWhatDoesNotNeedIt(t *testing.T) {
 	if got := n.list("lost", 0, -1).Offset; got != end || end < 1 {
 		t.Errorf("the log ends at %d, archived is up to %d", got, end)
 	}
+	eventually(t, "well again, though nobody produces", func() bool { return len(n.Problems(t.Context(), 0)) == 0 })
 }
 
 func TestADeletedTopicIsBuriedAtOnce(t *testing.T) {

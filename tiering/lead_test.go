@@ -468,3 +468,42 @@ func TestFailureEndsWithTheLeadership(t *testing.T) {
 		})
 	}
 }
+
+// TestFailureIsTriedAgainThoughNothingIsPending: else an outage that a new leader
+// meets on its first look would be told until somebody produces.
+func TestFailureIsTriedAgainThoughNothingIsPending(t *testing.T) {
+	for name, change := range map[string]func(*Policy){
+		"all is archived": func(*Policy) {},
+		"copies disabled": func(p *Policy) { p.CopyDisabled = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, b := leading(t)
+			b.append(100)
+			if err := b.log.Local().Roll(w.now()); err != nil {
+				t.Fatal(err)
+			}
+			b.mustUpload()
+			b.crash()
+			w.away(true)
+			o := w.defaults()
+			change(&o.policy)
+			b = w.start(b.disk.clone(), o)
+			b.lead(2)
+			if _, err := b.log.Step(t.Context(), w.now()); !errors.Is(err, errAway) {
+				t.Fatalf("step: %v", err)
+			}
+			if b.log.wants(w.now()) {
+				t.Error("no backoff")
+			}
+			w.away(false)
+			w.advance(time.Minute)
+			if !b.log.wants(w.now()) {
+				t.Fatalf("not tried again; status: %+v", b.log.Status(w.now()))
+			}
+			b.mustSteps(1)
+			if s := b.log.Status(w.now()); s.LastError != nil || b.log.wants(w.now()) {
+				t.Errorf("wants %v, status: %+v", b.log.wants(w.now()), s)
+			}
+		})
+	}
+}

@@ -74,7 +74,7 @@ func (l *Log) wants(now time.Time) bool {
 		return false
 	}
 	ld.mu.Lock()
-	wait := now.Before(ld.mu.retryAt)
+	failed, wait := ld.mu.lastErr != nil, now.Before(ld.mu.retryAt)
 	ld.mu.Unlock()
 	if wait {
 		return false
@@ -84,11 +84,12 @@ func (l *Log) wants(now time.Time) bool {
 	}
 	policy := l.policy.Load()
 	if !policy.copies() {
-		return false
+		return failed
 	}
 	a, end := l.local.ActiveInfo(), l.uploadedEnd(ld)
 	l.began.note(a.Base, a.FirstAppend, end)
-	return a.Base > end || a.Bytes > 0 && policy.rollDue(l.age(a.FirstAppend, now), a.Bytes, l.jitter)
+	// A failure is told until a step succeeds: one is due though nothing is pending.
+	return failed || a.Base > end || a.Bytes > 0 && policy.rollDue(l.age(a.FirstAppend, now), a.Bytes, l.jitter)
 }
 
 // Run makes the archive work until ctx ends: workers that upload, one loop for
