@@ -25,7 +25,6 @@ type link struct {
 	up      bool     // a server has accepted our session, and the connection stands
 	expired bool
 	closed  bool
-	watches bool      // some were set, and a new connection gets them too
 	since   time.Time // when up last changed
 	timeout time.Duration
 	err     error // the last failure
