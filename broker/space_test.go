@@ -2,6 +2,7 @@ package broker
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,12 +26,18 @@ func startOnDisk(t *testing.T) (*node, *vfs.Injector) {
 // createFor is create, by a client that waits for so long.
 func (n *node) createFor(name string, timeout time.Duration) int16 {
 	n.t.Helper()
+	return n.createAnswer(name, timeout).ErrorCode
+}
+
+// createAnswer is createFor with all of the answer.
+func (n *node) createAnswer(name string, timeout time.Duration) kmsg.CreateTopicsResponseTopic {
+	n.t.Helper()
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.Version, req.TimeoutMillis = 7, int32(timeout.Milliseconds())
 	topic := kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 1, 1
 	req.Topics = append(req.Topics, topic)
-	return ask[*kmsg.CreateTopicsResponse](n, req).Topics[0].ErrorCode
+	return ask[*kmsg.CreateTopicsResponse](n, req).Topics[0]
 }
 
 // On a disk without a free byte a topic can be deleted, and what follows isn't held
@@ -67,8 +74,8 @@ func TestATopicIsDeletedOnAFullDisk(t *testing.T) {
 func TestATopicCreatedOnAFullDiskWaitsForSpace(t *testing.T) {
 	n, disk := startOnDisk(t)
 	disk.SetQuota(0)
-	if code := n.createFor("t", 100*time.Millisecond); code != kerr.RequestTimedOut.Code {
-		t.Errorf("creation on a full disk: %v", kerr.ErrorForCode(code))
+	if a := n.createAnswer("t", time.Second); a.ErrorCode != kerr.RequestTimedOut.Code || !strings.Contains(words(a.ErrorMessage), "disk") {
+		t.Errorf("creation on a full disk: %v, %s", kerr.ErrorForCode(a.ErrorCode), words(a.ErrorMessage))
 	}
 	disk.SetQuota(-1)
 	eventually(t, "it is served", func() bool {

@@ -103,7 +103,7 @@ func (b *Broker) createTopics(ctx context.Context, wishes []newTopic) []meta.Top
 	plans := b.commitTopics(ctx, wishes)
 	for i := range wishes {
 		if w := &wishes[i]; w.err == nil {
-			w.err = b.await(ctx, func(x *topicIndex) bool { return b.serves(x, plans[i]) })
+			w.err = b.awaitServed(ctx, plans[i])
 		}
 	}
 	return plans
@@ -136,7 +136,16 @@ func (b *Broker) growTopic(ctx context.Context, t *topic, grown meta.Topic) erro
 	} else if err != nil {
 		return err
 	}
-	return b.await(ctx, func(x *topicIndex) bool { return b.serves(x, grown) })
+	return b.awaitServed(ctx, grown)
+}
+
+// awaitServed waits until what was written of t is served.
+func (b *Broker) awaitServed(ctx context.Context, t meta.Topic) error {
+	err := b.await(ctx, func(x *topicIndex) bool { return b.serves(x, t) })
+	if errors.Is(err, context.DeadlineExceeded) && b.replicas.isCramped(t.ID) {
+		return refuse(kerr.RequestTimedOut, "It is made, but the disk of broker %d has no space for its log: it is served as soon as there is.", b.cfg.NodeID)
+	}
+	return err
 }
 
 // serves: every partition of t has a leader, and those that are led here are
