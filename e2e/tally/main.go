@@ -2,10 +2,11 @@
 //
 //	tally -dir DIR STAGE -- go test -json ./...     run a stage
 //	tally -dir DIR STAGE -- any other command       one pass or one failure
-//	tally -dir DIR -sum                             the closing line
+//	tally -dir DIR -sum                             the closing lines
 //
 // It prints what failed and what was skipped, with the reason, and the stage's
-// time. The closing line is "N passed, N failed, N skipped".
+// time. The closing lines say once more what failed and why, for who reads only
+// the end of a long record; the last is "N passed, N failed, N skipped".
 package main
 
 import (
@@ -31,6 +32,7 @@ type event struct {
 type count struct {
 	Passed, Failed, Skipped int
 	Seconds                 float64
+	Failures                []string // what failed, and its own words for why
 }
 
 func main() {
@@ -73,7 +75,7 @@ func run(stage string, argv []string) count {
 		c := count{Passed: 1}
 		if err := cmd.Run(); err != nil {
 			fmt.Printf("FAIL %s: %v\n", stage, err)
-			c = count{Failed: 1}
+			c = count{Failed: 1, Failures: []string{stage}}
 		}
 		c.Seconds = time.Since(start).Seconds()
 		return c
@@ -89,7 +91,7 @@ func run(stage string, argv []string) count {
 	c := read(out)
 	if err := cmd.Wait(); err != nil && c.Failed == 0 {
 		fmt.Printf("FAIL %s: %v\n", stage, err)
-		c.Failed++
+		c.Failed, c.Failures = 1, []string{fmt.Sprintf("%s: %v", stage, err)}
 	}
 	c.Seconds = time.Since(start).Seconds()
 	return c
@@ -130,11 +132,10 @@ func read(r io.Reader) count {
 			}
 			delete(output, key)
 		case "fail":
-			if e.Test != "" {
-				failedIn[e.Package]++
+			failedIn[e.Package]++
+			if e.Test != "" || failedIn[e.Package] == 1 {
 				c.Failed++
-			} else if failedIn[e.Package] == 0 {
-				c.Failed++
+				c.Failures = append(c.Failures, key+why(output[key]))
 			}
 			fmt.Printf("FAIL %s\n%s", key, strings.Join(output[key], ""))
 			delete(output, key)
@@ -143,8 +144,21 @@ func read(r io.Reader) count {
 	return c
 }
 
+// why picks the lines of a test's output that a failure is told in, the last few.
+func why(output []string) string {
+	const most = 5
+	var said []string
+	for _, line := range output {
+		if strings.Contains(line, "_test.go:") || strings.HasPrefix(line, "panic:") {
+			said = append(said, "\n    "+strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(said[max(0, len(said)-most):], "")
+}
+
 func total(dir string) int {
 	var t count
+	var failures []string
 	files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
 	for _, f := range files {
 		var c count
@@ -155,6 +169,10 @@ func total(dir string) int {
 		}
 		fmt.Printf("%-12s %5d passed %4d failed %4d skipped %6.0f s\n", strings.TrimSuffix(filepath.Base(f), ".json"), c.Passed, c.Failed, c.Skipped, c.Seconds)
 		t.Passed, t.Failed, t.Skipped = t.Passed+c.Passed, t.Failed+c.Failed, t.Skipped+c.Skipped
+		failures = append(failures, c.Failures...)
+	}
+	for _, f := range failures {
+		fmt.Println("FAILED", f)
 	}
 	fmt.Printf("%d passed, %d failed, %d skipped\n", t.Passed, t.Failed, t.Skipped)
 	if t.Failed > 0 || t.Passed == 0 {
