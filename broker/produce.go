@@ -10,6 +10,7 @@ import (
 	"firn/broker/wire"
 	"firn/replication"
 	"firn/replication/meta"
+	"firn/segment"
 )
 
 // producer is what a connection needs to answer Produce requests, used again
@@ -163,6 +164,11 @@ func (c *conn) failResult(res *wire.ProduceResult, t *topic, err error) {
 	res.Code = errorCode(err)
 	if ke := (*kerr.Error)(nil); !errors.As(err, &ke) {
 		res.Message = err.Error()
+	}
+	if re := (*segment.RecordErrors)(nil); errors.As(err, &re) {
+		for _, e := range re.Records {
+			res.Records = append(res.Records, wire.RecordError{Index: e.Index, Message: e.Reason})
+		}
 	}
 	if res.Code == kerr.NotLeaderForPartition.Code && t != nil {
 		res.Leader = t.leader(res.Index)

@@ -1,10 +1,13 @@
 package broker
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -12,6 +15,7 @@ import (
 	"firn/replication"
 	"firn/replication/meta"
 	"firn/segment"
+	"firn/segment/batch"
 )
 
 func TestProduceThenFetchInEveryVersion(t *testing.T) {
@@ -110,6 +114,38 @@ func TestGarbledRecordsAreRefused(t *testing.T) {
 		if p := fetched(c.call(fetchReq(12, "t", 0, int32(i)))); p.HighWatermark != want {
 			t.Errorf("partition %d ends at %d, want %d", i, p.HighWatermark, want)
 		}
+	}
+}
+
+// A record from too far ahead refuses its batch as in Kafka: INVALID_TIMESTAMP, and
+// from v8 on with the records that are meant.
+func TestWrongTimestampsAreNamed(t *testing.T) {
+	c := hotNode(t, 1)
+	w := batch.NewBuilder(batch.Spec{})
+	for _, ahead := range []time.Duration{0, 2 * time.Hour, time.Minute, 3 * time.Hour} {
+		w.Add(time.Now().Add(ahead).UnixMilli(), nil, []byte("v"))
+	}
+	b, err := w.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := int16(3); v <= 12; v++ {
+		p := produced(c.call(produceReq(v, -1, "t", 0, bytes.Clone(b))))
+		if p.ErrorCode != kerr.InvalidTimestamp.Code || p.BaseOffset != -1 || v >= 8 && p.ErrorMessage == nil {
+			t.Errorf("v%d: %+v", v, p)
+		}
+		var named []int32
+		for _, r := range p.ErrorRecords {
+			if r.ErrorMessage != nil {
+				named = append(named, r.RelativeOffset)
+			}
+		}
+		if want := []int32{1, 3}; v >= 8 && !slices.Equal(named, want) {
+			t.Errorf("v%d: records %v are named, want %v", v, named, want)
+		}
+	}
+	if p := fetched(c.call(fetchReq(12, "t", 0, 0))); p.HighWatermark != 0 {
+		t.Errorf("the log ends at %d", p.HighWatermark)
 	}
 }
 

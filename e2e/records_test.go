@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func FuzzReadersTakeWhatIsAccepted(f *testing.F) {
 		f.Add(i+1, bytes.Clone(many))
 		f.Add(i, bytes.Clone(many))
 	}
-	if err := batch.VerifyProduced(batchAround(many, 70, batch.None)); err != nil || !canonical(many, 70) {
+	if _, err := batch.VerifyProduced(batchAround(many, 70, batch.None)); err != nil || !canonical(many, 70) {
 		f.Fatalf("the seeds are no records: %v", err)
 	}
 	f.Fuzz(func(t *testing.T, count int32, records []byte) {
@@ -82,7 +83,10 @@ func FuzzReadersTakeWhatIsAccepted(f *testing.F) {
 			return
 		}
 		b := batchAround(records, count, batch.None)
-		err := batch.VerifyProduced(b)
+		_, err := batch.VerifyProduced(b)
+		if errors.Is(err, batch.ErrTimestamp) {
+			return // beyond 64 bits, which franz-go would wrap
+		}
 		if err != nil {
 			if canonical(records, count) {
 				t.Fatalf("refused: %v", err)

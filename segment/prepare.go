@@ -61,40 +61,15 @@ func checkBatch(b batch.Batch, o AppendOptions, opts *Options) error {
 		}
 		return nil
 	}
-	if err := batch.VerifyProduced(b); err != nil {
+	times, err := batch.VerifyProduced(b)
+	if err != nil {
 		return wrapBatch(err)
 	}
 	if b.IsTransactional() {
 		// Until the broker has a coordinator to ask, no transaction is open (E5).
 		return ErrTransactionDenied
 	}
-	return checkTimes(b, o.Now, opts)
-}
-
-// checkTimes refuses timestamps too far from the broker's clock, by the header:
-// records are looked at only where the user has set a bound that an uncompressed
-// batch must prove.
-func checkTimes(b batch.Batch, now int64, opts *Options) error {
-	if opts.TimestampType == batch.LogAppendTime {
-		return nil
-	}
-	if b.TimestampType() == batch.LogAppendTime {
-		return fmt.Errorf("%w: the append time is the broker's to set", ErrInvalidTimestamp)
-	}
-	if t := b.MaxTimestamp(); t >= 0 && t-now > opts.TimestampAfterMaxMs {
-		return fmt.Errorf("%w: %d is more than %d ms after %d", ErrInvalidTimestamp, t, opts.TimestampAfterMaxMs, now)
-	}
-	if opts.TimestampBeforeMaxMs == never {
-		return nil
-	}
-	oldest, err := oldestTime(b)
-	if err != nil {
-		return err
-	}
-	if oldest >= 0 && now-oldest > opts.TimestampBeforeMaxMs {
-		return fmt.Errorf("%w: %d is more than %d ms before %d", ErrInvalidTimestamp, oldest, opts.TimestampBeforeMaxMs, now)
-	}
-	return nil
+	return checkTimes(b, times, o.Now, opts)
 }
 
 // wrapBatch gives an error of package batch the meaning that callers branch on.

@@ -39,23 +39,6 @@ func wrapContent(err error) error {
 	return wrapBatch(err)
 }
 
-// oldestTime is the lowest timestamp of b: of its records if they are not
-// compressed, else as far as the header tells.
-func oldestTime(b batch.Batch) (int64, error) {
-	oldest := min(b.BaseTimestamp(), b.MaxTimestamp())
-	if b.Codec() != batch.None {
-		return oldest, nil
-	}
-	err := batch.Walk(b, batch.Limit{}, func(r batch.Record) error {
-		oldest = min(oldest, r.Timestamp)
-		return nil
-	})
-	if err != nil {
-		return 0, wrapBatch(err)
-	}
-	return oldest, nil
-}
-
 // firstSince returns the first record of b at or after offset from whose
 // timestamp is at least ts.
 func firstSince(b batch.Batch, ts, from int64) (o TimeOffset, found bool, err error) {

@@ -261,11 +261,19 @@ func TestProduceResponseWritesWhatKmsgWould(t *testing.T) {
 				}
 				w.Topic(&rt)
 				for range rt.Below {
-					r := ProduceResult{rng.Int32(), int16(rng.IntN(100)), rng.Int64(), rng.Int64(), rng.Int64(), maybe(rng, "", "why"), randomLeader(rng, v >= 10)}
+					r := ProduceResult{rng.Int32(), int16(rng.IntN(100)), rng.Int64(), rng.Int64(), rng.Int64(), nil, maybe(rng, "", "why"), randomLeader(rng, v >= 10)}
 					wp := kmsg.NewProduceResponseTopicPartition()
 					wp.Partition, wp.ErrorCode, wp.BaseOffset, wp.LogAppendTime, wp.LogStartOffset = r.Index, r.Code, r.BaseOffset, r.LogAppendTime, r.LogStart
 					if r.Message != "" {
 						wp.ErrorMessage = &r.Message
+					}
+					for range rng.IntN(3) {
+						e := RecordError{rng.Int32(), maybe(rng, "", "why this")}
+						we := kmsg.NewProduceResponseTopicPartitionErrorRecord()
+						if we.RelativeOffset = e.Index; e.Message != "" {
+							we.ErrorMessage = &e.Message
+						}
+						r.Records, wp.ErrorRecords = append(r.Records, e), append(wp.ErrorRecords, we)
 					}
 					wp.CurrentLeader.LeaderID, wp.CurrentLeader.LeaderEpoch = r.Leader.ID, r.Leader.Epoch
 					at := w.Partition(&r)
@@ -307,7 +315,7 @@ func TestAFailureToldLaterReadsAsOneToldAtOnce(t *testing.T) {
 			var at []int
 			var leaders []Leader
 			for i := range int32(4) {
-				r := ProduceResult{i, 0, rng.Int64(), rng.Int64(), rng.Int64(), "", NoLeader}
+				r := ProduceResult{i, 0, rng.Int64(), rng.Int64(), rng.Int64(), nil, "", NoLeader}
 				at = append(at, late.Partition(&r))
 				leaders = append(leaders, randomLeader(rng, true))
 				if l := leaders[i]; l != NoLeader {

@@ -101,8 +101,15 @@ type ProduceResult struct {
 	BaseOffset    int64
 	LogAppendTime int64
 	LogStart      int64
-	Message       string // v8; "": null
-	Leader        Leader // v10
+	Records       []RecordError // v8
+	Message       string        // v8; "": null
+	Leader        Leader        // v10
+}
+
+// RecordError tells what is wrong with one record of a batch.
+type RecordError struct {
+	Index   int32
+	Message string
 }
 
 // Begin appends the head of a response to request version, up to the number of topics.
@@ -136,7 +143,14 @@ func (w *ProduceResponse) Partition(p *ProduceResult) int {
 		b = be.AppendUint64(b, uint64(p.LogStart))
 	}
 	if w.version >= 8 {
-		b = appendArrayLen(b, 0, w.flex) // record errors: none are told apart
+		b = appendArrayLen(b, len(p.Records), w.flex)
+		for _, e := range p.Records {
+			b = be.AppendUint32(b, uint32(e.Index))
+			b = appendNullable(b, e.Message, w.flex)
+			if w.flex {
+				b = append(b, 0)
+			}
+		}
 		b = appendNullable(b, p.Message, w.flex)
 	}
 	if w.flex {
@@ -160,8 +174,8 @@ func FailProduce(b []byte, at int, code int16) {
 	}
 }
 
-// leaderTag is how far behind its code a partition's tags are, from v8 on: base
-// offset, append time, log start, no record errors, no message.
+// leaderTag is how far behind the code of what was appended a partition's tags are,
+// from v8 on: base offset, append time, log start, no record errors, no message.
 const leaderTag = 2 + 8 + 8 + 8 + 1 + 1
 
 // TellLeader adds to the failed answer whose code stands at b[at] who leads now, in

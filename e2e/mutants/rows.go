@@ -72,7 +72,7 @@ func logMutants() []mutant {
 		{"no-dedup", "segment/append.go", "if a, ok := l.duplicateLocked(b); ok {", "if a, ok := l.duplicateLocked(b); ok && false {", "E1", segment("TestRepeatedBatchIsAnsweredWithItsFirstOffsets"), "batch 6 again"},
 		{"dedup-window-of-one", "segment/producers.go", "const remembered = 5", "const remembered = 1", "E1", segment("TestRepeatedBatchIsAnsweredWithItsFirstOffsets"), "batch 2 again"},
 		{"recovery-trusts-checksums", "segment/recover.go", "if err := batch.Verify(b); err != nil {", "if err := batch.Verify(b); err != nil && false {", "S1", segment("TestTornTail"), "log ends at"},
-		{"append-garbled-records", "segment/batch/verify.go", "return verifyRecords(b.Records(), int(b.Count()))", "return nil", "S1", segment("TestGarbledRecordsAreRefused"), "garbled, to"},
+		{"append-garbled-records", "segment/batch/verify.go", "deltas, err := verifyRecords(b.Records(), int(b.Count()))", "deltas, err := Times{}, error(nil)", "S1", segment("TestGarbledRecordsAreRefused"), "garbled, to"},
 		{"recovery-cuts-what-was-flushed", "segment/recover.go", "if r.next < o.recoveryPoint && o.known {", "if false {", "S5", segment("TestDamageBelowTheRecoveryPointQuarantines"), "flip in batch"},
 		{"append-in-an-older-epoch", "segment/append.go", "o.Epoch < latest {", "o.Epoch < latest && false {", "R2", segment("TestEpochChain"), "append in an old epoch: <nil>"},
 		{"go-on-after-a-failed-sync", "segment/flush.go", "l.failLocked(ErrFailed, fmt.Errorf(\"flush: %w\", err))", "_ = fmt.Errorf(\"flush: %w\", err)", "S4", segment("TestFailedSyncIsFinal"), "Flush: <nil>"},

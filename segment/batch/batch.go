@@ -143,6 +143,13 @@ func (b Batch) SetLogAppendTime(ts int64) {
 	b.seal()
 }
 
+// SetMaxTimestamp makes ts the largest timestamp of a batch of CreateTime and
+// computes the CRC anew. It needs the whole batch.
+func (b Batch) SetMaxTimestamp(ts int64) {
+	binary.BigEndian.PutUint64(b[atMaxTimestamp:], uint64(ts))
+	b.seal()
+}
+
 // seal computes the CRC anew.
 func (b Batch) seal() { binary.BigEndian.PutUint32(b[atCRC:], b.checksum()) }
 

@@ -55,7 +55,7 @@ func BenchmarkVerifyProduced(b *testing.B) {
 				b.SetBytes(int64(len(c.batch)))
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := VerifyProduced(c.batch); err != nil {
+					if _, err := VerifyProduced(c.batch); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -71,7 +71,10 @@ func BenchmarkAppendPath(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		batch, _, err := Next(p)
-		if err != nil || VerifyProduced(batch) != nil {
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := VerifyProduced(batch); err != nil {
 			b.Fatal(err)
 		}
 		batch.SetBaseOffset(42)

@@ -22,9 +22,11 @@
 //
 // The way of a batch through a broker: Next splits it off a request without
 // looking inside, VerifyProduced checks CRC, header and, unless they are
-// compressed, how the records are laid out, SetBaseOffset and SetLeaderEpoch
-// stamp it, and it goes to disk as it is. None of these allocates and none
-// decompresses. Verify is for what a leader has accepted: it looks at no record.
+// compressed, how the records are laid out, and tells their times, which
+// SetMaxTimestamp puts into a header that says otherwise; SetBaseOffset and
+// SetLeaderEpoch stamp it, and it goes to disk as it is. None of these allocates
+// and none decompresses. Verify is for what a leader has accepted: it looks at no
+// record.
 // Walk is for those who must see records: lookups by time, coordinators,
 // compaction; Recompress is for topics with a codec of their own, Renumber for
 // clients that give all records the same offset.

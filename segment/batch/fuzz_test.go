@@ -41,7 +41,7 @@ func FuzzNextAndVerify(f *testing.F) {
 			if len(b) < HeaderSize || len(b)+len(after) != len(rest) {
 				t.Fatalf("%d + %d of %d bytes", len(b), len(after), len(rest))
 			}
-			produced, stored := VerifyProduced(b), Verify(b)
+			produced, stored := refusal(b), Verify(b)
 			b.SetBaseOffset(0)
 			if produced == nil && Verify(b) != nil {
 				t.Fatalf("a batch that was accepted is not good once stamped: %v", Verify(b))

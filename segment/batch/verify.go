@@ -27,6 +27,7 @@ var (
 	errCount      = fmt.Errorf("%w: record count does not match the offsets", ErrInvalid)
 	errManyInFew  = fmt.Errorf("%w: more records than its bytes can hold", ErrInvalid)
 	errTimestamps = fmt.Errorf("%w: negative", ErrTimestamp)
+	errOverflow   = fmt.Errorf("%w: more than 64 bits", ErrTimestamp)
 	errAppendTime = fmt.Errorf("%w: LogAppendTime is the broker's to set", ErrTimestamp)
 	errProducer   = fmt.Errorf("%w: producer id, epoch and sequence do not agree", ErrInvalid)
 	errControl    = fmt.Errorf("%w: control batch from a client", ErrInvalid)
@@ -48,33 +49,52 @@ func Verify(b Batch) error {
 	return nil
 }
 
+// Times are the least and the largest timestamp of something.
+type Times struct{ Oldest, Newest int64 }
+
+// with is t and ts.
+func (t Times) with(ts int64) Times {
+	return Times{Oldest: min(t.Oldest, ts), Newest: max(t.Newest, ts)}
+}
+
 // VerifyProduced is Verify for a batch from a client, which must number its
 // records without gaps and may not write what only brokers do. It looks at the
 // records too, unless they are compressed: what a writer garbled before it took
 // the CRC, no reader gets past. The base offset does not matter, since the broker
 // stamps it. Beside the errors of Verify there are ErrTimestamp and ErrOffsets.
-func VerifyProduced(b Batch) error {
+//
+// The times are those of the records; of compressed ones, what the header says.
+func VerifyProduced(b Batch) (Times, error) {
 	if err := verifyWhole(b); err != nil {
-		return err
+		return Times{}, err
 	}
+	base := b.BaseTimestamp()
 	switch a := b.Attributes(); {
 	case a&^maskKnownAttributes != 0:
-		return errAttributes
+		return Times{}, errAttributes
 	case a.IsControl():
-		return errControl
+		return Times{}, errControl
 	case a.HasDeleteHorizon():
-		return errHorizon
+		return Times{}, errHorizon
 	case b.Count() < 1 || b.Count() != b.LastOffsetDelta()+1:
-		return errCount
+		return Times{}, errCount
 	case a.TimestampType() == LogAppendTime:
-		return errAppendTime
-	case b.MaxTimestamp() < -1 || b.BaseTimestamp() < -1: // -1 is none
-		return errTimestamps
+		return Times{}, errAppendTime
+	case b.MaxTimestamp() < -1 || base < -1: // -1 is none
+		return Times{}, errTimestamps
 	}
-	if err := verifyProducer(b); err != nil || b.Codec() != None {
-		return err
+	if err := verifyProducer(b); err != nil {
+		return Times{}, err
 	}
-	return verifyRecords(b.Records(), int(b.Count()))
+	if b.Codec() != None {
+		return Times{min(base, b.MaxTimestamp()), b.MaxTimestamp()}, nil
+	}
+	deltas, err := verifyRecords(b.Records(), int(b.Count()))
+	t := Times{base + deltas.Oldest, base + deltas.Newest}
+	if err == nil && (deltas.Newest > 0 && t.Newest < base || deltas.Oldest < 0 && t.Oldest > base) {
+		err = errOverflow
+	}
+	return t, err
 }
 
 func verifyWhole(b Batch) error {

@@ -95,7 +95,7 @@ func TestVerifyProducedRefusesGarbledRecords(t *testing.T) {
 				continue
 			}
 			b := spoilt(t, n, at, spoil)
-			if err := VerifyProduced(b); !errors.Is(err, ErrInvalid) {
+			if err := refusal(b); !errors.Is(err, ErrInvalid) {
 				t.Errorf("%s, record %d: got %v, want ErrInvalid", name, at, err)
 			}
 			if err := Verify(b); err != nil {
@@ -125,14 +125,14 @@ func TestRenumber(t *testing.T) {
 		}
 		got := append(bytes.Clone(want[:HeaderSize]), raw...)
 		got = changed(got, atLength, u32(int32(len(got)-lengthOverhead))...)
-		if err := VerifyProduced(got); err != ErrOffsets {
+		if err := refusal(got); err != ErrOffsets {
 			t.Fatalf("%d records: %v, want ErrOffsets", n, err)
 		}
 		if !bytes.Equal(Renumber(got), want) {
 			t.Errorf("%d records: not what a builder makes of the same", n)
 		}
 		garbled := changed(got, len(got)-1, 2) // headers of the last, which aren't there
-		if err := VerifyProduced(garbled); !errors.Is(err, ErrInvalid) || err == ErrOffsets {
+		if err := refusal(garbled); !errors.Is(err, ErrInvalid) || err == ErrOffsets {
 			t.Errorf("%d records, of which the last is garbled too: %v", n, err)
 		}
 	}
@@ -150,7 +150,7 @@ func TestVerifyProducedRefusesWrongOffsetsOfManyRecords(t *testing.T) {
 				}
 				raw = appendRecord(raw, 0, int32(delta), nil, []byte{}, nil)
 			}
-			if err := verifyRecords(raw, int(at+3)); (err == nil) != (wrong == at) {
+			if _, err := verifyRecords(raw, int(at+3)); (err == nil) != (wrong == at) {
 				t.Errorf("offset %d at %d: %v", wrong, at, err)
 			}
 		}
@@ -173,7 +173,7 @@ func long(p []byte, n int) []byte {
 func TestVerifyProducedCountsRecords(t *testing.T) {
 	good := spoilt(t, 140, -1, nil)
 	records := func(n int) []byte { return spoilt(t, n, -1, nil).Records() }
-	if err := VerifyProduced(good); err != nil {
+	if err := refusal(good); err != nil {
 		t.Fatal(err)
 	}
 	for name, b := range map[string]Batch{
@@ -184,7 +184,7 @@ func TestVerifyProducedCountsRecords(t *testing.T) {
 		"zeros":                   withRecords(t, None, 2, make([]byte, 100)),
 		"bytes of 0xff":           withRecords(t, None, 2, bytes.Repeat([]byte{0xff}, 100)),
 	} {
-		if err := VerifyProduced(b); !errors.Is(err, ErrInvalid) {
+		if err := refusal(b); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %v, want ErrInvalid", name, err)
 		}
 	}
@@ -194,7 +194,7 @@ func TestVerifyProducedCountsRecords(t *testing.T) {
 func TestVerifyProducedAcceptsWhatTheFormatAllows(t *testing.T) {
 	check := func(b Batch, what ...any) {
 		t.Helper()
-		if err := VerifyProduced(b); err != nil {
+		if err := refusal(b); err != nil {
 			t.Errorf("%s: %v", fmt.Sprintln(what...), err)
 		}
 	}
@@ -236,6 +236,51 @@ func TestVerifyProducedAcceptsWhatTheFormatAllows(t *testing.T) {
 	check(withRecords(t, Zstd, 2, []byte("no record")), "compressed")
 }
 
+// The times of a batch are the least and the largest that its records have,
+// wherever they stand, and in however many bytes.
+func TestVerifyProducedTellsTheTimesOfTheRecords(t *testing.T) {
+	const base, n = 1 << 40, 70
+	at := func(base int64, i int, ts []byte, more ...func(*record)) Batch {
+		b := spoilt(t, n, i, func(r *record) {
+			r.timestamp = ts
+			for _, f := range more {
+				f(r)
+			}
+		})
+		return changed(changed(b, atBaseTimestamp, u64(base)...), atMaxTimestamp, u64(7)...)
+	}
+	notPlain := func(r *record) { r.headers = []byte{2, 2, 'k', 2, 'v'} }
+	for shift := range 62 {
+		for _, delta := range []int64{1 << shift, -1 << shift, 1<<shift - 1, 1<<shift + 1<<(shift/2), -1<<shift - 1<<(shift/3)} {
+			for _, i := range []int{0, 1, n - 2, n - 1} {
+				want := Times{base + min(delta, 0), base + max(delta, n-1)}
+				switch i { // the ones beside it are the first and the last then
+				case 0:
+					want.Oldest = base + min(delta, 1)
+				case n - 1:
+					want.Newest = base + max(delta, n-2)
+				}
+				enc := varint(delta)
+				for _, b := range []Batch{at(base, i, enc), at(base, i, enc, notPlain), at(base, i, long(bytes.Clone(enc), 10))} {
+					if got, err := VerifyProduced(b); err != nil || got != want {
+						t.Fatalf("record %d with delta %d: %v, %v; want %v", i, delta, got, err, want)
+					}
+				}
+			}
+		}
+	}
+	for _, c := range []struct{ base, delta int64 }{{1, math.MaxInt64}, {math.MaxInt64, 1}, {math.MaxInt64, math.MaxInt64}, {-1, math.MinInt64}} {
+		if err := refusal(at(c.base, 1, varint(c.delta))); !errors.Is(err, ErrTimestamp) {
+			t.Errorf("%d + %d: %v, want ErrTimestamp", c.base, c.delta, err)
+		}
+	}
+	// Of what is compressed, the header is all there is.
+	b := changed(changed(withRecords(t, Zstd, 2, []byte("no record")), atBaseTimestamp, u64(9)...), atMaxTimestamp, u64(5)...)
+	if got, err := VerifyProduced(b); err != nil || got != (Times{5, 5}) {
+		t.Errorf("compressed: %v, %v", got, err)
+	}
+}
+
 // FuzzVerifyRecords: what is refused and what is passed is what Walk, which
 // decodes record by record, refuses and passes. (That other readers agree is a
 // fuzz target of e2e.)
@@ -261,9 +306,13 @@ func FuzzVerifyRecords(f *testing.F) {
 		count = max(count&0xffff, 1)
 		b := changed(wrap(None, p), atCount, u32(count)...)
 		b = changed(b, atLastOffsetDelta, u32(count-1)...)
-		err := verifyRecords(p, int(count))
-		if werr := Walk(b, Limit{}, func(Record) error { return nil }); (werr == nil) != (err == nil) {
+		deltas, err := verifyRecords(p, int(count))
+		want := Times{Oldest: math.MaxInt64, Newest: math.MinInt64}
+		if werr := Walk(b, Limit{}, func(r Record) error { want = want.with(r.Timestamp); return nil }); (werr == nil) != (err == nil) {
 			t.Fatalf("%d records: got %v, Walk says %v", count, err, werr)
+		}
+		if err == nil && deltas != want {
+			t.Fatalf("%d records: timestamps %v, Walk says %v", count, deltas, want)
 		}
 	})
 }
