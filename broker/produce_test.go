@@ -149,6 +149,30 @@ func TestWrongTimestampsAreNamed(t *testing.T) {
 	}
 }
 
+// Two batches for a partition are INVALID_RECORD, as from Kafka: none of them is
+// written, and the other partitions of the request are.
+func TestOneBatchForAPartition(t *testing.T) {
+	c := hotNode(t, 2)
+	for v := int16(3); v <= 12; v++ {
+		r := produceReq(v, -1, "t", 0, slices.Concat(realBatch(t, 300), realBatch(t, 300)))
+		p := kmsg.NewProduceRequestTopicPartition()
+		p.Partition, p.Records = 1, realBatch(t, 300)
+		r.Topics[0].Partitions = append(r.Topics[0].Partitions, p)
+		ps := c.call(r).(*kmsg.ProduceResponse).Topics[0].Partitions
+		if p := ps[0]; p.ErrorCode != kerr.InvalidRecord.Code || p.BaseOffset != -1 || v >= 8 && p.ErrorMessage == nil {
+			t.Errorf("v%d: two batches: %+v", v, p)
+		}
+		if p := ps[1]; p.ErrorCode != 0 || p.BaseOffset != int64(v-3) {
+			t.Errorf("v%d: the other partition: %+v", v, p)
+		}
+	}
+	for i, want := range []int64{0, 10} {
+		if p := fetched(c.call(fetchReq(12, "t", 0, int32(i)))); p.HighWatermark != want {
+			t.Errorf("partition %d ends at %d, want %d", i, p.HighWatermark, want)
+		}
+	}
+}
+
 // Every error of the log has a code of its own, and from v8 on words: none is
 // UNKNOWN_SERVER_ERROR, which makes clients send again what was appended (E14).
 func TestEveryErrorOfAnAppendHasItsCode(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"firn/segment/batch"
 )
 
-// Append appends the batches in b as the leader of o.Epoch. It checks them,
-// stamps base offsets, epoch and, under LogAppendTime, timestamps into b in
-// place, and writes b with one write: all of b is appended or nothing. A
-// producer's repetition is answered with the offsets of the first time (E1).
+// Append appends the batches in b, of a client one alone, as the leader of
+// o.Epoch. It checks them, stamps base offsets, epoch and, under LogAppendTime,
+// timestamps into b in place, and writes b with one write: all of b is appended or
+// nothing. A producer's repetition is answered with the offsets of the first time (E1).
 func (l *Log) Append(b []byte, o AppendOptions) (Appended, error) {
 	if o.Origin == OriginClient && l.dir.space.low.Load() {
 		return Appended{}, errReserve
@@ -69,23 +69,20 @@ func (l *Log) Append(b []byte, o AppendOptions) (Appended, error) {
 	return a, nil
 }
 
-// duplicateLocked answers an append that repeats one which the log remembers.
-func (l *Log) duplicateLocked(b []byte) (Appended, bool) {
-	for rest := b; len(rest) > 0; {
-		var bt batch.Batch
-		bt, rest, _ = batch.Next(rest)
-		if !bt.HasProducer() {
-			continue
-		}
-		if d, ok := l.mu.producers.duplicate(bt); ok {
-			a := Appended{First: d.lastOffset - int64(d.delta), Last: d.lastOffset, AppendTime: -1, LogStart: l.st.mu.LogStart, Duplicate: true}
-			if l.opts.Load().TimestampType == batch.LogAppendTime {
-				a.AppendTime = d.time
-			}
-			return a, true
-		}
+// duplicateLocked answers a client's append that repeats one which the log remembers.
+func (l *Log) duplicateLocked(b batch.Batch) (Appended, bool) {
+	if !b.HasProducer() {
+		return Appended{}, false
 	}
-	return Appended{}, false
+	d, ok := l.mu.producers.duplicate(b)
+	if !ok {
+		return Appended{}, false
+	}
+	a := Appended{First: d.lastOffset - int64(d.delta), Last: d.lastOffset, AppendTime: -1, LogStart: l.st.mu.LogStart, Duplicate: true}
+	if l.opts.Load().TimestampType == batch.LogAppendTime {
+		a.AppendTime = d.time
+	}
+	return a, true
 }
 
 // ErrOutOfOrder: a replica's batches do not go on where its log ends.

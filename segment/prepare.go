@@ -16,40 +16,38 @@ func prepare(b []byte, o AppendOptions, opts *Options) ([]byte, error) {
 	}
 	codec, reencode := opts.Compression.Codec()
 	change := false
-	var mended []byte // what has come so far, once a batch had to be renumbered
 	for rest := b; len(rest) > 0; {
 		bt, r, err := batch.Next(rest)
 		if err != nil {
 			return nil, wrapBatch(err)
+		}
+		if o.Origin == OriginClient && len(r) > 0 {
+			return nil, errBatches
 		}
 		err = checkBatch(bt, o, opts)
 		if errors.Is(err, batch.ErrOffsets) {
 			// There are clients that give all records the offset 0. Kafka acknowledges
 			// and stores that as it is, and most readers then pass over all but the
 			// first record.
-			if mended == nil {
-				mended = append(make([]byte, 0, len(b)+len(b)/8), b[:len(b)-len(rest)]...)
-			}
 			bt = batch.Renumber(bt)
+			b = bt // the only one
 			err = checkBatch(bt, o, opts)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if mended != nil {
-			mended = append(mended, bt...)
-		}
 		change = change || reencode && bt.Codec() != codec && !bt.IsControl()
 		rest = r
-	}
-	if mended != nil {
-		b = mended
 	}
 	if !change {
 		return b, nil
 	}
 	return recompress(b, codec, opts)
 }
+
+// errBatches: a client sends one batch for a partition, as to Kafka. Of two, a
+// client that tries again could not say which one the log has.
+var errBatches = fmt.Errorf("%w: more than one batch for a partition", ErrInvalidRecord)
 
 func checkBatch(b batch.Batch, o AppendOptions, opts *Options) error {
 	if len(b) > opts.MaxMessageBytes {

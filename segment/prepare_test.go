@@ -70,6 +70,34 @@ func gzipped(b []byte) []byte {
 	return reseal(b)
 }
 
+// A client sends one batch at a time, as to Kafka; of more, nothing is written. The
+// broker's coordinators and replicas append as many as they have.
+func TestAClientAppendsOneBatchAtATime(t *testing.T) {
+	one := func() []byte { return records(2, 20, testNow) }
+	two := slices.Concat(one(), one())
+	for name, b := range map[string][]byte{
+		"two": two, "a torn one behind": two[:len(two)-1], "a byte behind": append(one(), 0), "misnumbered behind": append(one(), misnumbered()...),
+		"one misnumbered, one behind": append(misnumbered(), one()...), "one compressed, one behind": append(gzipped(one()), one()...),
+	} {
+		l := openLog(t, openDir(t, testConfig(t, vfs.NewMem())), Options{})
+		if _, err := l.Append(bytes.Clone(b), AppendOptions{Now: testNow}); !errors.Is(err, ErrInvalidRecord) {
+			t.Errorf("%s: %v, want %v", name, err, ErrInvalidRecord)
+		}
+		wantOffsets(t, l, 0, 0)
+	}
+	l := openLog(t, openDir(t, testConfig(t, vfs.NewMem())), Options{})
+	if a, err := l.Append(bytes.Clone(two), AppendOptions{Now: testNow, Origin: OriginCoordinator}); err != nil || a.Last != 3 {
+		t.Errorf("a coordinator's: %+v, %v", a, err)
+	}
+	leaders, _, _ := batch.Next(slices.Clone(two))
+	leaders.SetBaseOffset(4)
+	second := batch.Batch(one())
+	second.SetBaseOffset(6)
+	if a, err := l.AppendReplica(append(leaders, second...)); err != nil || a.Last != 7 {
+		t.Errorf("a leader's: %+v, %v", a, err)
+	}
+}
+
 // What its writer garbled before it took the CRC is refused (S1), unless it is
 // compressed and stays so: nobody decompresses for this alone.
 func TestGarbledRecordsAreRefused(t *testing.T) {
@@ -80,12 +108,11 @@ func TestGarbledRecordsAreRefused(t *testing.T) {
 		keep     error // with compression.type=producer
 		reencode error // with another codec
 	}{
-		"whole":                     {records(3, 20, testNow), nil, nil},
-		"whole, compressed":         {gzipped(records(3, 20, testNow)), nil, nil},
-		"garbled":                   {garbled(), ErrInvalidRecord, ErrInvalidRecord},
-		"garbled, then compressed":  {gzipped(garbled()), nil, ErrInvalidRecord},
-		"no compressed stream":      {noGzip, nil, ErrInvalidRecord},
-		"garbled behind a good one": {append(records(1, 1, testNow), garbled()...), ErrInvalidRecord, ErrInvalidRecord},
+		"whole":                    {records(3, 20, testNow), nil, nil},
+		"whole, compressed":        {gzipped(records(3, 20, testNow)), nil, nil},
+		"garbled":                  {garbled(), ErrInvalidRecord, ErrInvalidRecord},
+		"garbled, then compressed": {gzipped(garbled()), nil, ErrInvalidRecord},
+		"no compressed stream":     {noGzip, nil, ErrInvalidRecord},
 	} {
 		for compression, want := range map[Compression]error{AsProduced: c.keep, Uncompressed: c.reencode, LZ4: c.reencode} {
 			l := openLog(t, openDir(t, testConfig(t, vfs.NewMem())), Options{Compression: compression})
@@ -118,16 +145,12 @@ func TestGarbledRecordsAreReplicatedAndRecovered(t *testing.T) {
 // doesn't refuse it either; the records are numbered as they stand, so that readers
 // find them all.
 func TestRecordsAreNumberedAsTheyStand(t *testing.T) {
-	good := records(2, 20, testNow)
-	sent := slices.Concat(good, misnumbered(), good, misnumbered())
-	whole := slices.Concat(good, records(3, 20, testNow), good, records(3, 20, testNow))
 	for _, compression := range []Compression{AsProduced, LZ4} {
 		var logs [2][]byte
-		for i, b := range [][]byte{sent, whole} {
+		for i, b := range [][]byte{misnumbered(), records(3, 20, testNow)} {
 			l := openLog(t, openDir(t, testConfig(t, vfs.NewMem())), Options{Compression: compression})
-			if _, err := l.Append(bytes.Clone(b), AppendOptions{Now: testNow}); err != nil {
-				t.Fatal(err)
-			}
+			mustAppend(t, l, records(2, 20, testNow))
+			mustAppend(t, l, b)
 			r, err := l.Read(ReadRequest{MaxBytes: 1 << 16, Until: UntilCounted})
 			if err != nil {
 				t.Fatal(err)
