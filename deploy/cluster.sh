@@ -63,6 +63,7 @@ launch() { # launch NAME
     local at=127.0.0.1:$((port + n - 1))
     start "$1" "$dir/firn" serve --data "$dir/$1" \
       --set "broker.id=$n" --set "zookeeper.connect=127.0.0.1:$zk/firn" --set "zookeeper.session.timeout.ms=${SESSION_MS:-6000}" \
+      --set zookeeper.connection.timeout.ms=18000 \
       --set "listeners=PLAINTEXT://$at" --set "advertised.listeners=PLAINTEXT://$at" --set "admin.listener=127.0.0.1:$((admin + n - 1))" \
       --set default.replication.factor=3 --set min.insync.replicas=2 \
       --set "archive.url=s3://events?endpoint=http://127.0.0.1:$store&create=true" ;;

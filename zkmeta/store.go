@@ -22,7 +22,8 @@ var ErrUnreachable = errors.New("zkmeta: ZooKeeper is out of reach")
 type Store struct {
 	cfg     Config
 	servers []string
-	root    string // chroot
+	giveUp  time.Time // when Open stops waiting
+	root    string    // chroot
 	acl     func(path string) []zk.ACL
 
 	ctx    context.Context // ends with Close, or because of ErrPlace
@@ -57,6 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg.withDefaults(), servers: servers, root: root, acl: acls(cfg.SetACL), done: make(chan struct{}), next: make(chan struct{})}
+	s.giveUp = time.Now().Add(s.cfg.ConnectTimeout)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	go s.run()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.ConnectTimeout, ErrUnreachable)
@@ -164,15 +166,22 @@ func (s *Store) unproven() bool {
 	return s.now == nil
 }
 
-// tellAgain is how often it is said that ZooKeeper is waited for.
-const tellAgain = 30 * time.Second
+// How often it is said that ZooKeeper is waited for: by Open, which nobody gets
+// anything else to see from, and by a store that serves.
+const (
+	tellOpening = 5 * time.Second
+	tellAgain   = 30 * time.Second
+)
 
-// waits says at once that no server takes us, because of err, and then rarely;
-// nil: one does.
+// waits says at once that no server takes us, because of err, and then now and
+// then; nil: one does.
 func (s *Store) waits(err error) {
 	s.mu.Lock()
-	before, began := s.told, s.now != nil
-	tell := err != nil && time.Since(before) >= tellAgain
+	before, began, every := s.told, s.now != nil, tellAgain
+	if !began {
+		every = tellOpening
+	}
+	tell := err != nil && time.Since(before) >= every
 	switch {
 	case err == nil:
 		s.told = time.Time{}
@@ -181,6 +190,8 @@ func (s *Store) waits(err error) {
 	}
 	s.mu.Unlock()
 	switch {
+	case tell && !began:
+		s.cfg.Log.Warn("waiting for ZooKeeper", "servers", strings.Join(s.servers, ","), "left", time.Until(s.giveUp).Round(time.Second), "err", err)
 	case tell:
 		s.cfg.Log.Warn("waiting for ZooKeeper", "servers", strings.Join(s.servers, ","), "err", err)
 	case err == nil && !before.IsZero() && began:

@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -59,6 +61,33 @@ func TestWaitingForZooKeeperIsToldAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Open waits for ConnectTimeout, however often a session's time passes, and says so
+// all along.
+func TestOpenWaitsForConnectTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refuses := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody there") }
+		var mu sync.Mutex
+		var told []time.Time
+		began := time.Now()
+		_, err := Open(t.Context(), Config{Connect: "a:1,b:2/x", SessionTimeout: 4 * time.Second, ConnectTimeout: time.Minute, Dial: refuses, Log: slog.New(said{line: func(l string) {
+			if strings.HasPrefix(l, "waiting for ZooKeeper servers=a:1,b:2 left=") {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, time.Now())
+			}
+		}})})
+		// The library may take a second to end its client.
+		if took := time.Since(began).Truncate(2 * time.Second); !errors.Is(err, ErrUnreachable) || took != time.Minute || !strings.Contains(err.Error(), "within 1m0s: nobody there") {
+			t.Errorf("after %v: %v", took, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(told); n < 9 || n > 12 || !told[0].Equal(began) || time.Since(told[n-1]) > 8*time.Second {
+			t.Errorf("told at %v, from %v on", told, began)
+		}
+	})
 }
 
 func TestWaitingForZooKeeperIsToldRarely(t *testing.T) {
