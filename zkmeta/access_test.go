@@ -168,7 +168,7 @@ func TestTLS(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return Open(t.Context(), Config{Connect: connect, TLS: cfg, SetACL: true, SessionTimeout: 10 * time.Second, ConnectTimeout: limit})
+		return Open(t.Context(), Config{Connect: connect, TLS: cfg, SetACL: true, SessionTimeout: 30 * time.Second, ConnectTimeout: limit})
 	}
 	connect := start(serverPEM)
 	files := TLSFiles{Truststore: ca.Path, Keystore: clientPEM}

@@ -27,11 +27,12 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// open opens a store, with a session of ten seconds unless cfg says otherwise.
+// open opens a store, unless cfg says otherwise with a session that outlives any
+// stall of the machine.
 func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	if cfg.SessionTimeout == 0 {
-		cfg.SessionTimeout = 10 * time.Second
+		cfg.SessionTimeout = 30 * time.Second
 	}
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = limit

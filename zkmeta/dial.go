@@ -111,13 +111,19 @@ func (g *guarded) Write(p []byte) (int, error) {
 }
 
 // hold waits until the watches are on their way, or not longer than it takes the
-// library to find that there are none.
+// library to find that there are none. It does so in small steps, so that a stall of
+// the whole process counts as one of them.
 func (g *guarded) hold() {
 	g.held = true
-	select {
-	case <-g.watches:
-	case <-time.After(holdTime):
-	case <-g.link.ctx.Done():
+	const step = 10 * time.Millisecond
+	for range holdTime / step {
+		select {
+		case <-g.watches:
+			return
+		case <-time.After(step):
+		case <-g.link.ctx.Done():
+			return
+		}
 	}
 }
 

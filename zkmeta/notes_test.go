@@ -18,15 +18,27 @@ func TestTrimmedNotes(t *testing.T) {
 	connect, w := e.Chroot(), &wire{}
 	writer := open(t, Config{Connect: connect})
 	defer closeStore(t, writer)
-	late := open(t, Config{Connect: connect, Dial: w.dial, SessionTimeout: 20 * time.Second})
+	late := open(t, Config{Connect: connect, Dial: w.dial, SessionTimeout: time.Minute})
 	defer closeStore(t, late)
 	mustCommit(t, writer, create("/fence"))
 	last, lastLate := gap(t, writer), gap(t, late)
+	take := func(n int) {
+		t.Helper()
+		for n > 0 {
+			notes, err := writer.Changes(bounded(t, limit), last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n -= len(notes)
+			last = notes[len(notes)-1].Number
+		}
+	}
 
 	w.Cut()
 	for i := range 25 {
 		mustCommit(t, writer, announce(fmt.Sprint(i)))
 	}
+	take(25)
 	if err := writer.TrimNotes(t.Context(), check("/fence", 7), 10); !errors.As(err, new(*meta.Conflict)) {
 		t.Fatalf("a trim under a fence that has fallen = %v", err)
 	}
@@ -37,14 +49,7 @@ func TestTrimmedNotes(t *testing.T) {
 		t.Fatalf("notes left: %q, %v", names, err)
 	}
 	mustCommit(t, writer, announce("25"))
-	for seen := 0; seen < 26; {
-		notes, err := writer.Changes(bounded(t, limit), last)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen += len(notes)
-		last = notes[len(notes)-1].Number
-	}
+	take(1)
 	w.Heal()
 	g := (*meta.ErrGap)(nil)
 	if notes, err := late.Changes(bounded(t, limit), lastLate); !errors.As(err, &g) {

@@ -14,7 +14,7 @@ import (
 // TestPlace: what a chroot must not be; cmd/firn shows it with brokers.
 func TestPlace(t *testing.T) {
 	e := zktest.Start(t)
-	conn, _, err := zk.Connect([]string{e.Servers()}, 5*time.Second, zk.WithLogInfo(false))
+	conn, _, err := zk.Connect([]string{e.Servers()}, time.Minute, zk.WithLogInfo(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestPlace(t *testing.T) {
 		"/a":        "zookeeper.connect=" + e.Servers() + "/a/b",
 		"/a/b/firn": "inside the cluster",
 	} {
-		s, err := Open(t.Context(), Config{Connect: e.Servers() + chroot, SessionTimeout: 20 * time.Second})
+		s, err := Open(t.Context(), Config{Connect: e.Servers() + chroot, SessionTimeout: 30 * time.Second, ConnectTimeout: limit})
 		if err == nil {
 			s.Close()
 		}
@@ -53,7 +53,7 @@ func TestPlace(t *testing.T) {
 	if now := tree(); len(now) != before {
 		t.Errorf("something was made: %q", now)
 	}
-	s, err := Open(t.Context(), Config{Connect: e.Servers(), SessionTimeout: 20 * time.Second})
+	s, err := Open(t.Context(), Config{Connect: e.Servers(), SessionTimeout: 30 * time.Second, ConnectTimeout: limit})
 	if err != nil {
 		t.Fatalf("beside Kafka: %v", err)
 	}

@@ -18,6 +18,8 @@ type wire struct {
 	cut   bool
 	conns map[*tap]bool
 	last  *tap
+	kind  uint32 // told of when it is sent
+	tell  func()
 }
 
 var errCut = errors.New("the wire is cut")
@@ -33,9 +35,13 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	t := &tap{Conn: conn, address: address}
+	t := &tap{Conn: conn, wire: w, address: address}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.cut {
+		conn.Close()
+		return nil, errCut
+	}
 	if w.conns == nil {
 		w.conns = make(map[*tap]bool)
 	}
@@ -60,6 +66,16 @@ func (w *wire) Heal() {
 	w.cut = false
 }
 
+// multi is the type of a commit's request.
+const multi = 14
+
+// onSend has tell called when a request of a kind has been sent.
+func (w *wire) onSend(kind uint32, tell func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kind, w.tell = kind, tell
+}
+
 // server is whom the newest connection is with.
 func (w *wire) server() string {
 	w.mu.Lock()
@@ -67,9 +83,10 @@ func (w *wire) server() string {
 	return w.last.address
 }
 
-// tap remembers the first bytes that come in.
+// tap remembers the first bytes that come in, and tells what is sent.
 type tap struct {
 	net.Conn
+	wire    *wire
 	address string
 
 	mu   sync.Mutex
@@ -86,13 +103,32 @@ func (t *tap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// expire ends the session that the wire carries, from another connection: what the
-// servers do when they haven't heard of it for too long. Meanwhile the wire is cut,
-// for two connections of one session end each other.
+// Write writes a request, which the client does at once:
+//
+//	length int32 | xid int32 | type int32 | …
+func (t *tap) Write(p []byte) (int, error) {
+	n, err := t.Conn.Write(p)
+	t.wire.mu.Lock()
+	defer t.wire.mu.Unlock()
+	if t.wire.tell != nil && len(p) >= 12 && binary.BigEndian.Uint32(p[8:]) == t.wire.kind {
+		t.wire.tell()
+	}
+	return n, err
+}
+
+// expire ends the session that the wire carries.
 func (w *wire) expire(t testing.TB) {
 	t.Helper()
 	w.Cut()
 	defer w.Heal()
+	w.end(t)
+}
+
+// end ends the session that the wire carried, from another connection: what the
+// servers do when they haven't heard of it for too long. Meanwhile the wire must be
+// cut, for two connections of one session end each other.
+func (w *wire) end(t testing.TB) {
+	t.Helper()
 	w.mu.Lock()
 	tap := w.last
 	w.mu.Unlock()
@@ -107,7 +143,7 @@ func (w *wire) expire(t testing.TB) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(limit))
 	frame := func(b []byte) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...) }
 	connect := binary.BigEndian.AppendUint32(nil, 0)         // protocol
 	connect = binary.BigEndian.AppendUint64(connect, 0)      // zxid seen
@@ -121,5 +157,7 @@ func (w *wire) expire(t testing.TB) {
 	if _, err := conn.Write(append(frame(connect), frame(closing)...)); err != nil {
 		t.Fatal(err)
 	}
-	io.Copy(io.Discard, conn) // answers, and the end
+	if _, err := io.Copy(io.Discard, conn); err != nil { // answers, and the end
+		t.Fatal(err)
+	}
 }

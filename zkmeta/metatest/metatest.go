@@ -61,7 +61,7 @@ func Run(t *testing.T, open func(*testing.T) Harness) {
 			if c.many && !h.Many {
 				t.Skip("this store has one session at a time")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			k := &contract{T: t, h: h, ctx: ctx, Store: h.Begin()}
 			defer func() { h.End(k.Store) }()

@@ -102,14 +102,19 @@ func (e *Ensemble) WaitServing(limit time.Duration) bool {
 	}
 }
 
-// Leader is the server that leads the ensemble, nil if none does.
+// Leader is the server that leads the ensemble, as soon as one does.
 func (e *Ensemble) Leader() *Node {
-	for _, n := range e.Nodes {
-		if n.cmd != nil && n.Mode() == "leader" {
-			return n
+	e.t.Helper()
+	for deadline := time.Now().Add(startTime); ; time.Sleep(20 * time.Millisecond) {
+		for _, n := range e.Nodes {
+			if n.Mode() == "leader" {
+				return n
+			}
+		}
+		if time.Now().After(deadline) {
+			e.t.Fatal("no ZooKeeper server leads")
 		}
 	}
-	return nil
 }
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
