@@ -88,21 +88,23 @@ func TestColdLookupsAgreeWithANaiveModel(t *testing.T) {
 }
 
 func TestColdLookupByTimeTakesTwoGets(t *testing.T) {
-	b := someBatches(testRNG(30), 2500, 30_000, false)
-	w := newColdWorld(t, b, rolled(b, 8<<20), 0, nil)
-	rng := testRNG(31)
-	for range 60 {
-		c := w.reader(t, cache.Config{})
-		ts := w.times[rng.Int64N(w.end())]
-		w.gets.Store(0)
-		got, err := c.FirstAt(t.Context(), w.source, ts, 0, w.end())
-		if err != nil || got.Offset != w.firstAt(ts, 0, w.end()) {
-			t.Fatal(got, err)
+	synctest.Test(t, func(t *testing.T) {
+		b := someBatches(testRNG(30), 2500, 30_000, false)
+		w := newColdWorld(t, b, rolled(b, 8<<20), 0, nil)
+		rng := testRNG(31)
+		for range 60 {
+			c := w.reader(t, cache.Config{})
+			ts := w.times[rng.Int64N(w.end())]
+			w.gets.Store(0)
+			got, err := c.FirstAt(t.Context(), w.source, ts, 0, w.end())
+			if err != nil || got.Offset != w.firstAt(ts, 0, w.end()) {
+				t.Fatal(got, err)
+			}
+			if n := w.gets.Load(); n > 2 {
+				t.Errorf("%d GETs for %d", n, ts)
+			}
 		}
-		if n := w.gets.Load(); n > 2 {
-			t.Errorf("%d GETs for %d", n, ts)
-		}
-	}
+	})
 }
 
 func TestColdLookupOutlivesALossButNotItsContext(t *testing.T) {

@@ -29,7 +29,7 @@ func TestColdReplayReturnsEveryBatchOnce(t *testing.T) {
 				w.paged(len(w.entries)/2, 3)
 				for _, maxBytes := range []int{1, size, 1 << 20, 50 << 20} {
 					c := w.reader(t, cache.Config{})
-					eventually(t, time.Minute, func() error { return w.replay(c, 0, maxBytes) })
+					inTime(t, func() error { return w.replay(c, 0, maxBytes) })
 				}
 			})
 		}
@@ -67,7 +67,7 @@ func TestColdBatchLargerThanAnAnswerIsServedWhole(t *testing.T) {
 	b := someBatches(testRNG(3), 12, 9<<20, false)
 	w := newColdWorld(t, b, []int{0, 5}, 0, nil)
 	c := w.reader(t, cache.Config{Memory: 64 << 20})
-	eventually(t, time.Minute, func() error { return w.replay(c, 0, 1000) })
+	inTime(t, func() error { return w.replay(c, 0, 1000) })
 	res, err := c.Read(w.source, segment.ReadRequest{Offset: 0, MaxBytes: 1}, w.at())
 	for res.Pending != nil && err == nil {
 		<-res.Pending
@@ -126,7 +126,7 @@ func TestColdReadBelowTheLogStartIsOutOfRange(t *testing.T) {
 	if _, err := w.read(c, segment.ReadRequest{Offset: m.LogStart - 1, MaxBytes: 100}); !errors.Is(err, segment.ErrOffsetOutOfRange) {
 		t.Errorf("got %v, want out of range", err)
 	}
-	eventually(t, time.Minute, func() error { return w.replay(c, m.LogStart, 10_000) })
+	inTime(t, func() error { return w.replay(c, m.LogStart, 10_000) })
 }
 
 // TestColdBatchLargerThanTheBudgetIsServed: memory grows by that batch, once.
@@ -164,44 +164,48 @@ func bigWorld(t testing.TB, n int) *coldWorld {
 }
 
 func TestColdReplayTakesFewGets(t *testing.T) {
-	w := bigWorld(t, 4)
-	c := w.reader(t, cache.Config{})
-	w.setFault(func(objstore.Op) objstore.Fault { return objstore.Fault{Delay: 5 * time.Millisecond} })
-	eventually(t, time.Minute, func() error { return w.replay(c, 0, 1<<20) })
-	alone := w.gets.Swap(0)
-	// Per segment its index and two GETs, and what it takes to get up to speed.
-	if limit := int64(3*len(w.entries) + 6); alone > limit {
-		t.Errorf("%d GETs for %d segments, want at most %d", alone, len(w.entries), limit)
-	}
-	c = w.reader(t, cache.Config{})
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			if err := w.replay(c, 0, 1<<20); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if got := w.gets.Load(); got > alone+1 {
-		t.Errorf("two readers take %d GETs, one takes %d", got, alone)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := bigWorld(t, 4)
+		c := w.reader(t, cache.Config{})
+		w.setFault(func(objstore.Op) objstore.Fault { return objstore.Fault{Delay: 5 * time.Millisecond} })
+		inTime(t, func() error { return w.replay(c, 0, 1<<20) })
+		alone := w.gets.Swap(0)
+		// Per segment its index and two GETs, and what it takes to get up to speed.
+		if limit := int64(3*len(w.entries) + 6); alone > limit {
+			t.Errorf("%d GETs for %d segments, want at most %d", alone, len(w.entries), limit)
+		}
+		c = w.reader(t, cache.Config{})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if err := w.replay(c, 0, 1<<20); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := w.gets.Load(); got > alone+1 {
+			t.Errorf("two readers take %d GETs, one takes %d", got, alone)
+		}
+	})
 }
 
 func TestColdSeekIsOneGetWithTheIndexInMemory(t *testing.T) {
-	w := bigWorld(t, 1)
-	c := w.reader(t, cache.Config{})
-	if _, err := w.checkRead(c, segment.ReadRequest{Offset: 0, MaxBytes: 1000, MinOne: true}); err != nil {
-		t.Fatal(err)
-	}
-	w.gets.Store(0)
-	offset := w.entries[0].End * 2 / 3
-	if _, err := w.checkRead(c, segment.ReadRequest{Offset: offset, MaxBytes: 1000, MinOne: true}); err != nil {
-		t.Fatal(err)
-	}
-	if got := w.gets.Load(); got != 1 {
-		t.Errorf("%d GETs, want 1", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := bigWorld(t, 1)
+		c := w.reader(t, cache.Config{})
+		if _, err := w.checkRead(c, segment.ReadRequest{Offset: 0, MaxBytes: 1000, MinOne: true}); err != nil {
+			t.Fatal(err)
+		}
+		w.gets.Store(0)
+		offset := w.entries[0].End * 2 / 3
+		if _, err := w.checkRead(c, segment.ReadRequest{Offset: offset, MaxBytes: 1000, MinOne: true}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.gets.Load(); got != 1 {
+			t.Errorf("%d GETs, want 1", got)
+		}
+	})
 }
 
 // TestColdReadOfATimedOutFetchGoesOn: the second Read finds what the first began.
@@ -417,7 +421,7 @@ func TestColdReadFindsItsWayWithDamagedMarks(t *testing.T) {
 	for i := range ix.marks[1:] {
 		ix.marks[1+i].pos += 13
 	}
-	eventually(t, time.Minute, func() error {
+	inTime(t, func() error {
 		_, err := w.checkRead(c, segment.ReadRequest{Offset: w.end() * 3 / 4, MaxBytes: 1000, MinOne: true})
 		return err
 	})

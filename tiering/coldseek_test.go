@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"firn/segment"
 	"firn/segment/batch"
@@ -142,7 +141,7 @@ func TestOldIndexIsStillRead(t *testing.T) {
 		w := oldColdWorld(t, b, rolled(b, 40*size), 2)
 		w.paged(len(w.entries)/2, 3)
 		c := w.reader(t, cache.Config{})
-		eventually(t, time.Minute, func() error { return w.replay(c, 0, 1<<20) })
+		inTime(t, func() error { return w.replay(c, 0, 1<<20) })
 		rng := testRNG(71)
 		for range 50 {
 			if _, err := w.checkRead(c, segment.ReadRequest{Offset: rng.Int64N(w.end()), MaxBytes: 1 + rng.IntN(1<<20), MinOne: true}); err != nil {

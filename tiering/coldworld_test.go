@@ -356,8 +356,8 @@ func rolled(batches []batch.Batch, size int) []int {
 	return starts
 }
 
-// eventually gives up a test that would hang.
-func eventually(t *testing.T, d time.Duration, f func() error) {
+// inTime gives up a test that would hang.
+func inTime(t *testing.T, f func() error) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -366,7 +366,7 @@ func eventually(t *testing.T, d time.Duration, f func() error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(d):
+	case <-time.After(5 * time.Minute): // on a busy machine a replay takes one
 		t.Fatal("hangs")
 	}
 }

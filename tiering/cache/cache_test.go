@@ -196,16 +196,18 @@ func (c *Cache) checkAccounts(t testing.TB) {
 }
 
 func TestScanTakesFewGetsPerObject(t *testing.T) {
-	s := newShelf()
-	objs := s.fill(t, 2, 64)
-	c := open(t, Config{Store: s.store})
-	if err := s.scan(c, objs, nil); err != nil {
-		t.Fatal(err)
-	}
-	// 1, 3, 8, 20 and the rest of the first, then two each.
-	if got, want := s.gets.Load(), int64(5+2); got > want {
-		t.Errorf("%d GETs, want at most %d", got, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		objs := s.fill(t, 2, 64)
+		c := open(t, Config{Store: s.store})
+		if err := s.scan(c, objs, nil); err != nil {
+			t.Fatal(err)
+		}
+		// 1, 3, 8, 20 and the rest of the first, then two each.
+		if got, want := s.gets.Load(), int64(5+2); got > want {
+			t.Errorf("%d GETs, want at most %d", got, want)
+		}
+	})
 }
 
 func TestGetsEndAtBordersThatAllReadersShare(t *testing.T) {
@@ -236,27 +238,29 @@ func TestGetsEndAtBordersThatAllReadersShare(t *testing.T) {
 }
 
 func TestReadersOfTheSameDataShareItsLoads(t *testing.T) {
-	s := newShelf()
-	objs := s.fill(t, 2, 32)
-	c := open(t, Config{Store: s.store})
-	if err := s.scan(c, objs, nil); err != nil {
-		t.Fatal(err)
-	}
-	alone := s.gets.Swap(0)
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		objs := s.fill(t, 2, 32)
+		c := open(t, Config{Store: s.store})
+		if err := s.scan(c, objs, nil); err != nil {
+			t.Fatal(err)
+		}
+		alone := s.gets.Swap(0)
 
-	c = open(t, Config{Store: s.store})
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			if err := s.scan(c, objs, nil); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if got := s.gets.Load(); got > alone {
-		t.Errorf("4 readers took %d GETs, one takes %d", got, alone)
-	}
+		c = open(t, Config{Store: s.store})
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if err := s.scan(c, objs, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := s.gets.Load(); got > alone {
+			t.Errorf("4 readers took %d GETs, one takes %d", got, alone)
+		}
+	})
 }
 
 func TestBlockIsServedBeforeItsGetEnds(t *testing.T) {
@@ -531,34 +535,36 @@ func TestReadAheadStaysWithinTheWindow(t *testing.T) {
 // TestNewReaderKeepsWhatAnotherHasLeft: what lies before it is not the next to
 // be evicted.
 func TestNewReaderKeepsWhatAnotherHasLeft(t *testing.T) {
-	s := newShelf()
-	objs := s.fill(t, 2, 6)
-	c := open(t, Config{Store: s.store, Memory: 8 << 20})
-	if err := s.scan(c, objs[:1], nil); err != nil {
-		t.Fatal(err)
-	}
-	s.gets.Store(0)
-	st := c.NewStream()
-	defer st.Close()
-	st.At(objs[0], 0, 6)
-	if b, _, err := st.Get(objs[0], 0, true); err != nil || b == nil {
-		t.Fatal("block 0 is not here", err)
-	} else {
-		b.Release()
-	}
-	st.At(objs[0], 0, 6) // plans for what is here
-	for i := range 5 {
-		s.fetch(t, c, objs[1], i).Release()
-	}
-	s.gets.Store(0)
-	for i := range 6 {
-		if err := s.read(st, objs[0], i); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		objs := s.fill(t, 2, 6)
+		c := open(t, Config{Store: s.store, Memory: 8 << 20})
+		if err := s.scan(c, objs[:1], nil); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if n := s.gets.Load(); n != 0 {
-		t.Errorf("%d GETs for what was here", n)
-	}
+		s.gets.Store(0)
+		st := c.NewStream()
+		defer st.Close()
+		st.At(objs[0], 0, 6)
+		if b, _, err := st.Get(objs[0], 0, true); err != nil || b == nil {
+			t.Fatal("block 0 is not here", err)
+		} else {
+			b.Release()
+		}
+		st.At(objs[0], 0, 6) // plans for what is here
+		for i := range 5 {
+			s.fetch(t, c, objs[1], i).Release()
+		}
+		s.gets.Store(0)
+		for i := range 6 {
+			if err := s.read(st, objs[0], i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := s.gets.Load(); n != 0 {
+			t.Errorf("%d GETs for what was here", n)
+		}
+	})
 }
 
 // TestStalledReadAheadDoesNotKeepReadersFromTheirGets: each reader pauses with a
