@@ -3,6 +3,7 @@ package controller
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -129,8 +130,8 @@ func (w *world) editTopic(f func(t meta.Topic, p int32) meta.Topic) {
 // that has just been taken off the replicas; others are dropped.
 func (w *world) leaderActs() {
 	live := w.img.Registered()
-	for name, from := range w.img.Topics {
-		t := *from
+	for _, name := range slices.Sorted(maps.Keys(w.img.Topics)) {
+		t := *w.img.Topics[name]
 		t.States = slices.Clone(t.States)
 		for p := range t.States {
 			s := &t.States[p]
@@ -138,10 +139,10 @@ func (w *world) leaderActs() {
 				continue
 			}
 			isr := []meta.Member{s.Leader}
-			for id, reg := range live {
+			for _, id := range slices.Sorted(maps.Keys(live)) {
 				known := slices.Contains(t.Replicas[p], id) || w.r.IntN(20) == 0
 				if id != s.Leader.ID && known && w.r.IntN(3) > 0 && !w.img.Offline[id].Lists(t.ID, int32(p)) {
-					isr = append(isr, reg.Member())
+					isr = append(isr, live[id].Member())
 				}
 			}
 			s.ISR, s.Version = isr, s.Version+1
