@@ -33,7 +33,7 @@ func start(t testing.TB, s *Store, bootID string, last int64) meta.Registration 
 // run runs a controller until done is true of the image.
 func run(t testing.TB, s *Store, self meta.Registration, done func(*meta.Image) bool) *meta.Image {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	ended := make(chan error)
 	running, stop := context.WithCancel(ctx)
