@@ -12,7 +12,7 @@ import (
 func (n *node) alterReplicas(topic string, p int32, replicas []int32) kmsg.AlterPartitionAssignmentsResponseTopicPartition {
 	n.t.Helper()
 	req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
-	req.Version, req.TimeoutMillis = 1, 10_000
+	req.Version, req.TimeoutMillis = 1, waitMillis
 	req.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{
 		Topic: topic, Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Partition: p, Replicas: replicas}},
 	}}
@@ -51,7 +51,7 @@ func TestReassignmentsThatAreRefused(t *testing.T) {
 func (n *node) elect(kind int8, topic string, partitions ...int32) map[int32]int16 {
 	n.t.Helper()
 	req := kmsg.NewPtrElectLeadersRequest()
-	req.Version, req.TimeoutMillis, req.ElectionType = 2, 10_000, kind
+	req.Version, req.TimeoutMillis, req.ElectionType = 2, waitMillis, kind
 	if partitions != nil {
 		req.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: topic, Partitions: partitions}}
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"firn/replication/meta"
 	"firn/tiering/objstore"
@@ -24,6 +23,10 @@ type cluster struct {
 	clients map[int32]*meta.MemoryClient
 }
 
+// shortSession has a broker's lease end within seconds when it isn't renewed, and so
+// in a stall too.
+const shortSession = "zookeeper.session.timeout.ms=6000"
+
 // startCluster starts n brokers, with settings as key=value.
 func startCluster(t testing.TB, n int, settings ...string) *cluster {
 	t.Helper()
@@ -39,6 +42,7 @@ func startClusterWith(t testing.TB, n int, archive objstore.Store, settings ...s
 		m := &node{t: t, id: id, dir: filepath.Join(dir, fmt.Sprint(id)), archive: archive, member: c, set: map[string]string{
 			"node.id": fmt.Sprint(id), "num.partitions": "1", "inter.broker.listener.name": "INTERNAL",
 			"listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+			"zookeeper.session.timeout.ms": fmt.Sprint(patience.Milliseconds()), // no stall outlasts a lease
 		}}
 		for _, s := range settings {
 			k, v, _ := strings.Cut(s, "=")
@@ -57,7 +61,6 @@ func (c *cluster) open(id int32) *meta.MemoryClient {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clients[id] = c.tree.Client()
-	c.clients[id].Timeout = 6 * time.Second
 	return c.clients[id]
 }
 

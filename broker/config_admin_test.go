@@ -32,7 +32,12 @@ func (n *node) edit(topic, key string, op kmsg.IncrementalAlterConfigOp, value *
 	c.Name, c.Op, c.Value = key, op, value
 	res.Configs = append(res.Configs, c)
 	req.Resources = append(req.Resources, res)
-	return ask[*kmsg.IncrementalAlterConfigsResponse](n, req).Resources[0]
+	for end := time.Now().Add(patience); ; { // a change isn't waited for in a stall
+		r := ask[*kmsg.IncrementalAlterConfigsResponse](n, req).Resources[0]
+		if r.ErrorCode != kerr.RequestTimedOut.Code || time.Now().After(end) {
+			return r
+		}
+	}
 }
 
 // config describes one key of a topic or, with topic "", of this broker.
@@ -90,21 +95,31 @@ func TestEachTopicConfigTakesEffectWhenTheAnswerComes(t *testing.T) {
 		{"flush.ms", "100", func(o segment.Options) any { return o.FlushMs }, int64(100)},
 		{"file.delete.delay.ms", "1", func(o segment.Options) any { return o.FileDeleteDelayMs }, int64(1)},
 	} {
+		began := time.Now()
+		// has: now, unless the machine has stood still for as long as an answer waits.
+		has := func(want bool) bool {
+			ok := func() bool { return (c.got(local().Options()) == c.want) == want }
+			if !ok() && time.Since(began) >= configWait {
+				eventually(t, c.key, ok)
+			}
+			return ok()
+		}
 		if r := n.alter("t", c.key, c.value); r.ErrorCode != 0 {
 			t.Errorf("%s: code %d %s", c.key, r.ErrorCode, words(r.ErrorMessage))
 		}
-		if got := c.got(local().Options()); got != c.want {
-			t.Errorf("%s=%s: the log has %v", c.key, c.value, got)
+		if !has(true) {
+			t.Errorf("%s=%s: the log has %v", c.key, c.value, c.got(local().Options()))
 		}
 		d := n.config("t", c.key)
 		if words(d.Value) != c.value || d.Source != kmsg.ConfigSourceDynamicTopicConfig || d.IsDefault || len(d.ConfigSynonyms) < 1 {
 			t.Errorf("%s is described as %+v", c.key, d)
 		}
+		began = time.Now()
 		if r := n.edit("t", c.key, kmsg.IncrementalAlterConfigOpDelete, nil); r.ErrorCode != 0 {
 			t.Errorf("delete %s: code %d %s", c.key, r.ErrorCode, words(r.ErrorMessage))
 		}
-		if got := c.got(local().Options()); got == c.want {
-			t.Errorf("%s is still %v", c.key, got)
+		if !has(false) {
+			t.Errorf("%s is still %v", c.key, c.want)
 		}
 	}
 }

@@ -204,7 +204,7 @@ func TestRefusedConnectionsOfOneAddress(t *testing.T) {
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
-	b := startBroker(t, Network{MaxIdle: 200 * time.Millisecond}, map[string][]replication.Log{"t": {newMemLog()}})
+	b := startBroker(t, Network{MaxIdle: time.Second}, map[string][]replication.Log{"t": {newMemLog()}})
 	idle, half := b.dial(), b.dial()
 	idle.call(kmsg.NewPtrApiVersionsRequest())
 	if _, err := half.c.Write([]byte{0, 0, 1}); err != nil {

@@ -442,7 +442,7 @@ func TestTimersWakeGroups(t *testing.T) {
 		}
 		// Nobody syncs or sends a heartbeat: within session and rebalance timeout
 		// all are out.
-		time.Sleep(10*time.Second + time.Millisecond)
+		time.Sleep(time.Duration(waitMillis+1) * time.Millisecond)
 		synctest.Wait()
 		for i := range 3 {
 			if d, err := c.describe(ctx, fmt.Sprint("g", i)); err != nil || d.State != "Empty" {

@@ -10,7 +10,7 @@ import (
 func (n *node) grow(topic string, count int32, assignment ...[]int32) kmsg.CreatePartitionsResponseTopic {
 	n.t.Helper()
 	req := kmsg.NewPtrCreatePartitionsRequest()
-	req.Version, req.TimeoutMillis = 3, 10_000
+	req.Version, req.TimeoutMillis = 3, waitMillis
 	t := kmsg.NewCreatePartitionsRequestTopic()
 	t.Topic, t.Count = topic, count
 	for _, a := range assignment {

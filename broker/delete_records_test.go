@@ -10,7 +10,7 @@ import (
 func (n *node) deleteRecords(topic string, p int32, offset int64) kmsg.DeleteRecordsResponseTopicPartition {
 	n.t.Helper()
 	req := kmsg.NewPtrDeleteRecordsRequest()
-	req.Version, req.TimeoutMillis = 2, 10_000
+	req.Version, req.TimeoutMillis = 2, waitMillis
 	t := kmsg.NewDeleteRecordsRequestTopic()
 	t.Topic = topic
 	part := kmsg.NewDeleteRecordsRequestTopicPartition()
@@ -57,9 +57,7 @@ func TestDeleteRecordsMovesTheLogStartForGood(t *testing.T) {
 
 func TestRecordsOfAnInternalTopicAreNotDeleted(t *testing.T) {
 	n := startNode(t, t.TempDir(), "offsets.topic.num.partitions=2")
-	if _, err := n.ensureOffsetsTopic(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	n.offsetsTopic()
 	if got := n.deleteRecords(offsetsTopic, 0, 0); got.ErrorCode != kerr.InvalidTopicException.Code {
 		t.Errorf("%+v", got)
 	}

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 
@@ -94,7 +96,7 @@ func TestDeleteTopicsByNameAndID(t *testing.T) {
 		return out
 	}
 	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.Version, req.TimeoutMillis = 6, 10_000
+	req.Version, req.TimeoutMillis = 6, waitMillis
 	req.Topics = []kmsg.DeleteTopicsRequestTopic{
 		topic("", a.TopicID), topic("b", b.TopicID), topic("", [16]byte{}), topic("none", [16]byte{}), topic("", [16]byte{9}), topic("b", [16]byte{}),
 	}
@@ -109,17 +111,29 @@ func TestDeleteTopicsByNameAndID(t *testing.T) {
 	}
 }
 
+// offsetsTopic is the topic of the groups' offsets, which is made if need be; one
+// request waits for it only so long.
+func (n *node) offsetsTopic() (found *topic) {
+	n.t.Helper()
+	eventually(n.t, "the offsets' topic is there", func() (there bool) {
+		var err error
+		found, err = n.ensureOffsetsTopic(n.t.Context())
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			n.t.Fatal(err)
+		}
+		return err == nil
+	})
+	return found
+}
+
 func TestTheOffsetsTopicIsInternalAndKeepsEverything(t *testing.T) {
 	n := startNode(t, t.TempDir(), "offsets.topic.num.partitions=3", "offsets.topic.replication.factor=3", "log.retention.ms=1", "log.retention.bytes=1")
-	got, err := n.ensureOffsetsTopic(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := n.offsetsTopic()
 	if len(got.Replicas) != 3 || len(got.Replicas[0]) != 1 || !got.internal {
 		t.Errorf("%+v", got.Topic)
 	}
-	if again, err := n.ensureOffsetsTopic(t.Context()); err != nil || again.ID != got.ID {
-		t.Errorf("again: %+v, %v", again, err)
+	if again := n.offsetsTopic(); again.ID != got.ID {
+		t.Errorf("again: %+v", again)
 	}
 	d := n.describe(offsetsTopic)
 	if !d.IsInternal || d.ErrorCode != 0 {

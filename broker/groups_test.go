@@ -26,17 +26,22 @@ func readersNode(t *testing.T, settings ...string) *node {
 	return n
 }
 
-func (n *node) findCoordinator(group string) kmsg.FindCoordinatorResponseCoordinator {
+// findCoordinator asks for a group's coordinator as clients do: until there is one.
+func (n *node) findCoordinator(group string) (found kmsg.FindCoordinatorResponseCoordinator) {
 	n.t.Helper()
 	req := kmsg.NewPtrFindCoordinatorRequest()
 	req.Version, req.CoordinatorKeys = 6, []string{group}
-	return ask[*kmsg.FindCoordinatorResponse](n, req).Coordinators[0]
+	eventually(n.t, "a coordinator of "+group, func() bool {
+		found = ask[*kmsg.FindCoordinatorResponse](n, req).Coordinators[0]
+		return !kerr.IsRetriable(kerr.ErrorForCode(found.ErrorCode))
+	})
+	return found
 }
 
 func joinReq(version int16, group, member string) *kmsg.JoinGroupRequest {
 	req := kmsg.NewPtrJoinGroupRequest()
 	req.Version, req.Group, req.MemberID = version, group, member
-	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 10_000, 10_000
+	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = waitMillis, waitMillis
 	req.ProtocolType = "consumer"
 	p := kmsg.NewJoinGroupRequestProtocol()
 	meta := kmsg.NewConsumerMemberMetadata()

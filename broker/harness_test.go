@@ -297,7 +297,7 @@ func batchOf(tag byte, n, size int) []byte {
 
 func produceReq(version int16, acks int16, topic string, partition int32, records []byte) *kmsg.ProduceRequest {
 	r := kmsg.NewPtrProduceRequest()
-	r.Version, r.Acks, r.TimeoutMillis = version, acks, 5000
+	r.Version, r.Acks, r.TimeoutMillis = version, acks, waitMillis
 	t := kmsg.NewProduceRequestTopic()
 	t.Topic, t.TopicID = topic, topicIDOf(topic)
 	p := kmsg.NewProduceRequestTopicPartition()
@@ -337,6 +337,10 @@ func (b *testBroker) waiting(topic string, partition int32) int {
 // patience is how long anything in these tests may take: no verdict hangs on how
 // fast a machine is that others use too.
 const patience = time.Minute
+
+// waitMillis is how long the clients in these tests have their requests wait, and
+// their groups wait for them: a stall of the machine ends neither.
+const waitMillis = int32(patience / 2 / time.Millisecond)
 
 // eventually waits until ok, which another goroutine will make true.
 func eventually(t testing.TB, what string, ok func() bool) {

@@ -49,7 +49,7 @@ func (n *node) list(topic string, p int32, timestamp int64) kmsg.ListOffsetsResp
 func (n *node) listAs(topic string, p int32, timestamp int64, version int16, epoch int32) kmsg.ListOffsetsResponseTopicPartition {
 	n.t.Helper()
 	req := kmsg.NewPtrListOffsetsRequest()
-	req.Version, req.ReplicaID, req.TimeoutMillis = version, -1, 10_000
+	req.Version, req.ReplicaID, req.TimeoutMillis = version, -1, waitMillis
 	t := kmsg.NewListOffsetsRequestTopic()
 	t.Topic = topic
 	part := kmsg.NewListOffsetsRequestTopicPartition()

@@ -22,6 +22,7 @@ func TestADamagedReplicaIsGivenUpToTheOthers(t *testing.T) {
 		n.append("t", 0, 1)
 	}
 	eventually(t, "both have it", func() bool { return c.node(2).hosted("t").local.Offsets().End == 100 })
+	goOn := n.standStill(n.topics.Load().byName["t"].partition(0)) // or it is in sync again before we have looked
 	n.meet("t", n.logFiles("t")[0], 0)
 	eventually(t, "broker 2 leads", func() bool { return c.state("t", 0).Leader == c.node(2).self() })
 	if s := c.state("t", 0); slices.ContainsFunc(s.ISR, func(m meta.Member) bool { return m.ID == 1 }) {
@@ -39,6 +40,7 @@ func TestADamagedReplicaIsGivenUpToTheOthers(t *testing.T) {
 			return slices.Equal(m.describe("t").Partitions[0].OfflineReplicas, []int32{1})
 		})
 	}
+	goOn()
 	eventually(t, "the damage is cut off", func() bool { return n.hosted("t").local.Err() == nil })
 	eventually(t, "it is in sync again", func() bool { return len(c.state("t", 0).ISR) == 2 })
 	eventually(t, "it is taken off the list", func() bool { return !lists() })

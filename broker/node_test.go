@@ -262,7 +262,7 @@ func (n *node) tryCreateOn(name string, replicas [][]int32, configs ...string) k
 func (n *node) askCreate(topic kmsg.CreateTopicsRequestTopic, configs []string) kmsg.CreateTopicsResponseTopic {
 	n.t.Helper()
 	req := kmsg.NewPtrCreateTopicsRequest()
-	req.Version, req.TimeoutMillis = 7, 10_000
+	req.Version, req.TimeoutMillis = 7, waitMillis
 	for _, c := range configs {
 		k, v, _ := strings.Cut(c, "=")
 		rc := kmsg.NewCreateTopicsRequestTopicConfig()
@@ -277,7 +277,7 @@ func (n *node) askCreate(topic kmsg.CreateTopicsRequestTopic, configs []string) 
 func (n *node) delete(name string) int16 {
 	n.t.Helper()
 	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.Version, req.TimeoutMillis = 5, 10_000
+	req.Version, req.TimeoutMillis = 5, waitMillis
 	req.TopicNames = []string{name}
 	return ask[*kmsg.DeleteTopicsResponse](n, req).Topics[0].ErrorCode
 }
