@@ -54,7 +54,7 @@ func TestAdopt(t *testing.T) {
 	before := logsOf(t, dir)
 
 	inCluster := maps.Clone(set)
-	maps.Copy(inCluster, map[string]string{"zookeeper.connect": connect, "broker.id": "1", "zookeeper.session.timeout.ms": "5000"})
+	maps.Copy(inCluster, map[string]string{"zookeeper.connect": connect, "broker.id": "1", "zookeeper.session.timeout.ms": "30000"})
 	var kv []string
 	for k, v := range inCluster {
 		kv = append(kv, k+"="+v)
@@ -114,8 +114,8 @@ func TestAdopt(t *testing.T) {
 	if len(after) != len(before)+1 {
 		t.Errorf("archived segments: %v, then %v", before, after)
 	}
-	for segment, n := range before { // a stop during an upload may have left two
-		if after[segment] != n {
+	for segment, n := range before { // a stop during an upload may have left two, of which a sweep takes one
+		if after[segment] < 1 || after[segment] > n {
 			t.Errorf("%s: %d objects, then %d", segment, n, after[segment])
 		}
 	}

@@ -19,7 +19,7 @@ func TestUnregister(t *testing.T) {
 	connect := zktest.Start(t).Chroot()
 	start := func(id string) *embedded {
 		e, err := startEmbedded(t.Context(), t.TempDir(), map[string]string{"zookeeper.connect": connect, "broker.id": id,
-			"zookeeper.session.timeout.ms": "5000", "archive.url": ""})
+			"zookeeper.session.timeout.ms": "30000", "archive.url": ""})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func TestRestoreIntoACluster(t *testing.T) {
 	}
 
 	inCluster := maps.Clone(set)
-	maps.Copy(inCluster, map[string]string{"zookeeper.connect": connect, "broker.id": "2", "zookeeper.session.timeout.ms": "5000"})
+	maps.Copy(inCluster, map[string]string{"zookeeper.connect": connect, "broker.id": "2", "zookeeper.session.timeout.ms": "30000"})
 	data := t.TempDir()
 	wantRead(t, readAll(t, data, inCluster, "events"), "before", "meanwhile")
 	writeOne(t, data, inCluster, "events", "after") // a new producer's first record is no repetition (E13)

@@ -18,7 +18,7 @@ import (
 // zookeeper opens the metadata beside a broker.
 func zookeeper(t *testing.T, connect string) *zkmeta.Store {
 	t.Helper()
-	s, err := zkmeta.Open(t.Context(), zkmeta.Config{Connect: connect, SessionTimeout: 5 * time.Second, ConnectTimeout: 20 * time.Second})
+	s, err := zkmeta.Open(t.Context(), zkmeta.Config{Connect: connect, SessionTimeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func wantRegistered(t *testing.T, connect string, id int32) {
 
 // inZooKeeper is the sources of a broker with its metadata in ZooKeeper.
 func inZooKeeper(data, connect string, set ...string) sources {
-	return sources{data: data, set: append([]string{"zookeeper.connect=" + connect, "broker.id=1", "zookeeper.session.timeout.ms=5000",
+	return sources{data: data, set: append([]string{"zookeeper.connect=" + connect, "broker.id=1", "zookeeper.session.timeout.ms=30000",
 		"listeners=PLAINTEXT://127.0.0.1:0", "admin.listener=", "archive.url="}, set...)}
 }
 
@@ -70,8 +70,8 @@ func TestBrokerWithZooKeeperNeedsAnID(t *testing.T) {
 }
 
 func TestUnreachableZooKeeperIsNamed(t *testing.T) {
-	refused(t, inZooKeeper(t.TempDir(), "127.0.0.1:1,127.0.0.1:2/firn", "zookeeper.connection.timeout.ms=300"),
-		"127.0.0.1:1", "127.0.0.1:2", "300ms", "refused")
+	refused(t, inZooKeeper(t.TempDir(), "127.0.0.1:1,127.0.0.1:2/firn", "zookeeper.connection.timeout.ms=3000"),
+		"127.0.0.1:1", "127.0.0.1:2", "3s", "refused")
 }
 
 func TestZooKeeperKeysThatCannotBe(t *testing.T) {
