@@ -35,6 +35,7 @@ type options struct {
 	Build      []string // for go build
 	Set        []string // more settings of brokers
 	Brief      bool     // a run too short to be valid
+	Share      float64  // of what must happen for a run to be valid, 0 means 1
 	Tempo      float64  // 1: a thousand records a second
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -49,6 +50,8 @@ func (r *run) verdict(out io.Writer) (ok bool, err error) {
 func (r *run) valid(out io.Writer, rep *checker.Report, a availability) bool {
 	o, c := &r.p.Options, &r.p.Counts
 	part := o.Duration.Seconds() / (10 * time.Minute).Seconds()
+	share := cmp.Or(o.Share, 1)
+	part *= share
 	ok := true
 	row := func(name string, got, least float64) {
 		mark := "ok"
@@ -73,7 +76,7 @@ func (r *run) valid(out io.Writer, rep *checker.Report, a availability) bool {
 			}
 		}
 		if worst != nil {
-			row(fmt.Sprintf("acknowledged in each of %d promised windows", promised), float64(least), 100)
+			row(fmt.Sprintf("acknowledged in each of %d promised windows", promised), float64(least), 100*share)
 			fmt.Fprintf(out, "    the least in %s %s at %.1f s\n", worst.Name, worst.Hit, worst.From.Seconds())
 		}
 		if o.Brokers > 1 && len(o.Faults) == 0 { // chosen ones may move none

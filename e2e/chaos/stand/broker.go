@@ -87,6 +87,7 @@ func (b *Broker) settings(c Config) []string {
 			servers = append(servers, l.Addr)
 		}
 		set = append(set, "zookeeper.connect="+strings.Join(servers, ","), fmt.Sprintf("zookeeper.session.timeout.ms=%d", SessionTimeout.Milliseconds()),
+			"zookeeper.connection.timeout.ms=30000",
 			"default.replication.factor=3", "offsets.topic.replication.factor=3", "offsets.topic.num.partitions=5", "min.insync.replicas=2")
 	}
 	if c.archive != "" {
