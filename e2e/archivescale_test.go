@@ -17,7 +17,7 @@ import (
 	"firn/e2e/minio"
 )
 
-// countingProxy stands in front of a MinIO and notes the keys of GETs.
+// countingProxy stands in front of a MinIO and notes the keys of objects that are got.
 type countingProxy struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -36,7 +36,7 @@ func startCountingProxy(t *testing.T, endpoint string) *countingProxy {
 		r.Out.Host = r.In.Host // it is signed
 	}}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && !strings.HasSuffix(r.URL.Path, "firn.json") { // whose it is, the housekeeping asks
+		if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/dates/a/") && !strings.HasSuffix(r.URL.Path, ".json") { // whose it is, and what topic, the housekeeping asks
 			p.mu.Lock()
 			p.gets = append(p.gets, r.URL.Path+"?"+r.URL.RawQuery)
 			p.mu.Unlock()
@@ -64,7 +64,8 @@ func TestDateToOffsetTakesTwoGets(t *testing.T) {
 	p := startCountingProxy(t, endpoint)
 	env := []string{"AWS_ACCESS_KEY_ID=" + key, "AWS_SECRET_ACCESS_KEY=" + secret, "AWS_REGION=us-east-1"}
 	f := harness.Start(t, harness.Options{Data: ramDir(t), Env: env, Set: append(restless(),
-		"archive.url=s3://dates/a?endpoint="+p.URL+"&create=true", "archive.cache.disk.bytes=0")})
+		"archive.url=s3://dates/a?endpoint="+p.URL+"&create=true", "archive.cache.disk.bytes=0",
+		"archive.sweep.interval.ms=86400000")}) // a sweep reads a page, too
 	// More entries than a manifest lists itself, so that old ones are in pages.
 	const segments = 700
 	createTopic(t, f.Addr, "dates", 1, map[string]string{"segment.bytes": "1024", "local.retention.ms": "1", "retention.ms": "-1"})
