@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -38,12 +40,17 @@ func freeRun(t *testing.T, n int) int {
 // TestMakeCluster: whichever of the processes of make cluster is killed, the page
 // says which, the others go on, and it is there again; Ctrl-C stops all in order.
 func TestMakeCluster(t *testing.T) {
-	zktest.Start(t) // skips where ZooKeeper isn't installed
+	zktest.Start(t)                   // skips where ZooKeeper isn't installed
+	if signal.Ignored(os.Interrupt) { // as a shell has it for what it starts in the background, and whoever that starts
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+		t.Cleanup(func() { signal.Ignore(os.Interrupt) })
+	}
 	cache, dir := t.TempDir(), t.TempDir()
 	link(t, minio.Binary(t), filepath.Join(cache, "bin", "minio"))
-	brokers := freeRun(t, 3)
+	ports := freeRun(t, 8) // one run, so that no two of them are the same
+	brokers, store, admin := ports, ports+3, ports+5
 	page := terminal{t, harness.Root(), []string{"FIRN_CACHE=" + cache, "CLUSTER_DIR=" + dir, "OUTAGE_S=3", fmt.Sprint("PORT=", brokers),
-		fmt.Sprint("MINIO_PORT=", freeRun(t, 2)), fmt.Sprint("ZOOKEEPER_PORT=", harness.FreePort(t)), fmt.Sprint("ADMIN_PORT=", freeRun(t, 3))}}
+		fmt.Sprint("MINIO_PORT=", store), fmt.Sprint("ZOOKEEPER_PORT=", harness.FreePort(t)), fmt.Sprint("ADMIN_PORT=", admin)}}
 	shown := page.command("exec deploy/cluster.sh")
 	says := func(words string) {
 		t.Helper()
@@ -79,6 +86,7 @@ func TestMakeCluster(t *testing.T) {
 	if err := syscall.Kill(-shown.cmd.Process.Pid, syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
+	says("stopping")
 	_ = shown.cmd.Wait()
 	if out, _ := client.try("for p in pids/*; do kill -0 $(cat $p) 2>&1 && echo $p lives; done"); strings.Contains(out, "lives") {
 		t.Errorf("left behind: %s", out)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,7 +71,7 @@ func (s terminal) try(line string) (out string, ok bool) {
 	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), s.env...)
 	var printed, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, &errs
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 30 * time.Second
 	timer := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	if err := cmd.Run(); err != nil {
@@ -116,7 +115,7 @@ func TestReadmeMinIO(t *testing.T) {
 	if len(blocks) != 2 {
 		t.Fatalf("the section has %d blocks, of which 2 are tested", len(blocks))
 	}
-	store, kafka, admin := freePair(t), harness.FreePort(t), harness.FreePort(t)
+	store, kafka, admin := freeRun(t, 2), harness.FreePort(t), harness.FreePort(t) // MinIO's console listens on the next
 	elsewhere := func(s string) string {
 		return strings.ReplaceAll(s, "127.0.0.1:9000", fmt.Sprintf("127.0.0.1:%d", store))
 	}
@@ -202,19 +201,4 @@ func link(t *testing.T, from, to string) {
 	if err := os.Symlink(from, to); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// freePair finds a port that is free together with the next one, where MinIO's
-// console listens.
-func freePair(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		p := harness.FreePort(t)
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p+1)); err == nil {
-			l.Close()
-			return p
-		}
-	}
-	t.Fatal("no two free ports in a row")
-	return 0
 }
