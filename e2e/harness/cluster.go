@@ -70,7 +70,7 @@ func PrepareCluster(t testing.TB, o ClusterOptions) *Cluster {
 		set := append([]string{
 			fmt.Sprintf("broker.id=%d", id),
 			"zookeeper.connect=" + c.ZooKeeper.Servers() + c.Chroot,
-			fmt.Sprintf("zookeeper.session.timeout.ms=%d", session),
+			fmt.Sprintf("zookeeper.session.timeout.ms=%d", session), "zookeeper.connection.timeout.ms=60000",
 			"archive.url=" + o.Archive,
 			"offsets.topic.num.partitions=5",
 			fmt.Sprintf("offsets.topic.replication.factor=%d", min(brokers, 3)),

@@ -43,7 +43,8 @@ type Output struct {
 	Err            error
 }
 
-// Run runs a command to its end, for at most limit, with stdin as its input.
+// Run runs a command to its end, with stdin as its input; it is killed when limit and
+// patience are over.
 func Run(t testing.TB, limit time.Duration, stdin string, name string, args ...string) Output {
 	t.Helper()
 	return run(t, limit, nil, stdin, name, args...)
@@ -57,6 +58,7 @@ func RunEnv(t testing.TB, limit time.Duration, env []string, name string, args .
 
 func run(t testing.TB, limit time.Duration, env []string, stdin, name string, args ...string) Output {
 	t.Helper()
+	limit = max(limit, patience)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -64,7 +66,7 @@ func run(t testing.TB, limit time.Duration, env []string, stdin, name string, ar
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errb bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errb
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 30 * time.Second // for the rest of its output
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		err = fmt.Errorf("%s: not done after %v: %w", name, limit, err)
