@@ -66,7 +66,7 @@ func madeArchive(t *testing.T, store objstore.Store) (dir string, part tiering.P
 		}
 	}
 	log.SetHighWatermark(log.Offsets().End)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		more, err := log.Step(ctx, time.Now())
 		if err != nil {
 			t.Fatal(err)

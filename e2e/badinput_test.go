@@ -72,7 +72,7 @@ func each(t testing.TB, n int, f func(i int) error) {
 
 // closed waits until the broker has ended the connection.
 func closed(c net.Conn) error {
-	if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		return err
 	}
 	_, err := io.Copy(io.Discard, c)

@@ -71,7 +71,7 @@ func TestEveryClientRebalances(t *testing.T) {
 			waitMembers(t, adm, "readers", 1)
 			read(0, 400)
 			// The session of the one that leaves is longer than anybody waits here.
-			second := member(t, start(t, f.Addr, 2*time.Minute), &got)
+			second := member(t, start(t, f.Addr, 4*time.Minute), &got)
 			waitMembers(t, adm, "readers", 2)
 			read(400, 800)
 			_ = second.Process.Signal(syscall.SIGTERM)

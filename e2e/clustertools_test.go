@@ -88,6 +88,17 @@ func (s clusterShell) everywhere(what, topic string, ok func(kmsg.MetadataRespon
 	})
 }
 
+// shows waits until a tool prints words: what one broker has answered, another may
+// hear of a moment later.
+func (s clusterShell) shows(words, class string, args ...string) {
+	s.Helper()
+	var out string
+	harness.Eventually(s.T, time.Minute, class+" shows "+words, func() bool {
+		out = s.out(class, args...)
+		return strings.Contains(out, words)
+	}, func() string { return "\n" + out })
+}
+
 func reassignTool(s clusterShell) {
 	const topic = "moved"
 	const slow = "20000" // bytes a second: each move would take a minute, some tools take seconds
@@ -117,9 +128,7 @@ func reassignTool(s clusterShell) {
 		!strings.Contains(out, "The inter-broker throttle limit was set to "+slow+" B/s") {
 		s.Errorf("--execute prints\n%s", out)
 	}
-	if got := s.out(configCommand, "--describe", "--entity-type", "brokers", "--entity-name", "1"); !strings.Contains(got, "leader.replication.throttled.rate="+slow) {
-		s.Errorf("the broker's configs are\n%s", got)
-	}
+	s.shows("leader.replication.throttled.rate="+slow, configCommand, "--describe", "--entity-type", "brokers", "--entity-name", "1")
 	out = s.out(reassignClass, "--list")
 	if !strings.Contains(out, "moved-0: replicas: 3,1,2. adding: 3. removing: 2.") {
 		s.Errorf("--list prints\n%s", out)
@@ -144,24 +153,17 @@ func reassignTool(s clusterShell) {
 		s.Errorf("--verify at the end prints\n%s", out)
 	}
 	s.everywhere("it has moved", topic, func(p kmsg.MetadataResponseTopicPartition) bool { return slices.Equal(p.Replicas, []int32{3, 1}) })
-	ends, err := s.adm.ListEndOffsets(s.Context(), topic)
-	if n := int64(0); err == nil {
-		ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
-		if n != 200 {
-			s.Errorf("%d records after the move", n)
-		}
+	if n := ended(s.T, s.c.Broker(1).Addr, topic); n != 200 {
+		s.Errorf("%d records after the move", n)
 	}
 }
 
 func brokerConfigTool(s clusterShell) {
 	s.prints("Completed updating config for broker 2.", configCommand, "--alter", "--entity-type", "brokers", "--entity-name", "2", "--add-config", "log.retention.ms=123456789")
 	s.prints("Completed updating default config for brokers in the cluster.", configCommand, "--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "log.retention.ms=987654321")
-	if got := s.out(configCommand, "--describe", "--entity-type", "brokers", "--entity-name", "2"); !strings.Contains(got, "log.retention.ms=123456789 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=123456789, DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=987654321") {
-		s.Errorf("broker 2 has\n%s", got)
-	}
-	if got := s.out(configCommand, "--describe", "--entity-type", "brokers", "--entity-default"); !strings.Contains(got, "log.retention.ms=987654321") {
-		s.Errorf("all brokers have\n%s", got)
-	}
+	s.shows("log.retention.ms=123456789 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=123456789, DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=987654321",
+		configCommand, "--describe", "--entity-type", "brokers", "--entity-name", "2")
+	s.shows("log.retention.ms=987654321", configCommand, "--describe", "--entity-type", "brokers", "--entity-default")
 	s.prints("Completed updating config for broker 2.", configCommand, "--alter", "--entity-type", "brokers", "--entity-name", "2", "--delete-config", "log.retention.ms")
 	s.refused("Cannot update these configs dynamically", configCommand, "--alter", "--entity-type", "brokers", "--entity-name", "2", "--add-config", "broker.rack=a")
 }
@@ -192,26 +194,27 @@ func firnCluster(s clusterShell) {
 		args = append(append([]string{"cluster"}, args...), "-b", brokers)
 		return harness.Run(s.T, 2*time.Minute, "", harness.Binary(s.T), args...)
 	}
-	run := func(args ...string) string {
+	run := func(args ...string) {
 		s.Helper()
-		o := firn(s.c.Bootstrap(), args...)
-		if o.Err != nil {
+		if o := firn(s.c.Bootstrap(), args...); o.Err != nil {
 			s.Errorf("firn cluster %s: %v\n%s%s", strings.Join(args, " "), o.Err, o.Stdout, o.Stderr)
 		}
-		return o.Stdout
 	}
 	harness.Eventually(s.T, 30*time.Second, "the cluster is healthy", func() bool {
 		o := firn(s.c.Bootstrap(), "health")
 		return o.Err == nil && strings.Contains(o.Stdout, "healthy")
 	})
-	if out := run("status"); !strings.Contains(out, "brokers     1, 2, 3") {
-		s.Errorf("status:\n%s", out)
-	}
-	var b struct{ Leads, Replicas, InSync int }
-	lines := strings.Split(strings.TrimSpace(run("brokers", "-o", "json")), "\n")
-	if len(lines) != 3 || json.Unmarshal([]byte(lines[0]), &b) != nil || b.Replicas == 0 || b.Replicas != b.InSync {
-		s.Errorf("brokers:\n%s", strings.Join(lines, "\n"))
-	}
+	var out string // of whichever broker is asked
+	harness.Eventually(s.T, 30*time.Second, "status has all brokers", func() bool {
+		out = firn(s.c.Bootstrap(), "status").Stdout
+		return strings.Contains(out, "brokers     1, 2, 3")
+	}, func() string { return "\n" + out })
+	harness.Eventually(s.T, 30*time.Second, "what is on broker 1 is in sync", func() bool {
+		var b struct{ Leads, Replicas, InSync int }
+		out = firn(s.c.Bootstrap(), "brokers", "-o", "json").Stdout
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		return len(lines) == 3 && json.Unmarshal([]byte(lines[0]), &b) == nil && b.Replicas > 0 && b.Replicas == b.InSync
+	}, func() string { return "\n" + out })
 	run("reassign", "elected", "--to", "2,3", "--replicas", "2", "--wait")
 	s.everywhere("it has moved", "elected", func(p kmsg.MetadataResponseTopicPartition) bool {
 		return len(p.Replicas) == 2 && !slices.Contains(p.Replicas, 1)

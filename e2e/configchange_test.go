@@ -70,7 +70,15 @@ func (c tuned) last() *kgo.Record {
 	end := c.offset(c.adm.ListEndOffsets(c.Context(), c.topic))
 	cl := newClient(c, c.f.Addr, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{c.topic: {0: kgo.NewOffset().At(end - 1)}}))
 	defer cl.Close()
-	return cl.PollFetches(c.Context()).Records()[0]
+	for {
+		fs := cl.PollFetches(c.Context())
+		if err := fs.Err0(); err != nil {
+			c.Fatal(err)
+		}
+		if records := fs.Records(); len(records) > 0 {
+			return records[0]
+		}
+	}
 }
 
 func (c tuned) offset(l kadm.ListedOffsets, err error) int64 {

@@ -21,7 +21,8 @@ import (
 // lies on the disk, and as `firn archive extract` brings it back, which must be
 // the same bytes.
 func TestKafkaReadsOurSegments(t *testing.T) {
-	f := harness.Start(t, harness.Options{Set: []string{"remote.log.manager.task.interval.ms=200"}})
+	f := harness.Start(t, harness.Options{Set: []string{"remote.log.manager.task.interval.ms=200",
+		"archive.upload.max.interval.ms=86400000"}}) // segments are sealed when they are full
 	createTopic(t, f.Addr, "events", 1, map[string]string{"segment.bytes": "131072", "local.retention.ms": "-2", "segment.ms": "9223372036854775807"})
 	produceMixed(t, f.Addr, "events", 1)
 	f.Stop()

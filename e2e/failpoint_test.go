@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"firn/e2e/harness"
 	"firn/tiering"
@@ -200,11 +200,18 @@ func (v *victim) deleteArchived() {
 		end = o.Offset
 		return err == nil && end > 350
 	})
-	// The broker may be killed before it answers.
-	ctx, cancel := context.WithTimeout(v.t.Context(), 5*time.Second)
-	defer cancel()
-	_, err := a.DeleteRecords(ctx, kadm.Offsets{victimTopic: {0: {Topic: victimTopic, At: end - 20}}})
-	v.t.Logf("delete records below %d: %v", end-20, err)
+	v.ask(fmt.Sprint("delete records below ", end-20), func(a *kadm.Client) error {
+		_, err := a.DeleteRecords(v.t.Context(), kadm.Offsets{victimTopic: {0: {Topic: victimTopic, At: end - 20}}})
+		return err
+	})
+}
+
+// ask asks once, since the broker may be killed before it answers.
+func (v *victim) ask(what string, f func(*kadm.Client) error) {
+	v.t.Helper()
+	cl := newClient(v.t, v.Addr, kgo.RequestRetries(0))
+	defer cl.Close()
+	v.t.Logf("%s: %v", what, f(kadm.NewClient(cl)))
 }
 
 // loseLog archives everything and takes the local log away.
@@ -307,13 +314,10 @@ func (v *victim) deleteOther() {
 	l.more(1000)
 	l.finish()
 	v.waitArchived(otherTopic)
-	cl := newAdmin(v.t, v.Addr)
-	defer cl.Close()
-	// The broker may be killed before it answers.
-	ctx, cancel := context.WithTimeout(v.t.Context(), 5*time.Second)
-	defer cancel()
-	r, err := cl.DeleteTopics(ctx, otherTopic)
-	v.t.Logf("delete %s: %v", otherTopic, errors.Join(err, r.Error()))
+	v.ask("delete "+otherTopic, func(a *kadm.Client) error {
+		r, err := a.DeleteTopics(v.t.Context(), otherTopic)
+		return errors.Join(err, r.Error())
+	})
 }
 
 func (v *victim) otherIsGone() {

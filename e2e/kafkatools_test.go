@@ -259,7 +259,8 @@ func writeFile(t testing.TB, name, text string) (path string) {
 // local log no longer reaches.
 func TestKafkasToolsReachTheArchive(t *testing.T) {
 	f := harness.Start(t, harness.Options{Set: []string{"offsets.topic.num.partitions=1", "log.retention.check.interval.ms=200",
-		"remote.log.manager.task.interval.ms=200", "log.segment.delete.delay.ms=0"}})
+		"remote.log.manager.task.interval.ms=200", "log.segment.delete.delay.ms=0",
+		"archive.upload.max.interval.ms=86400000"}}) // the tiers stay as they are
 	createTopic(t, f.Addr, "years", 1, map[string]string{"segment.bytes": "1024", "local.retention.ms": "1"})
 	for i := range 20 { // a batch each, a segment every few
 		produceNumbers(t, f.Addr, "years", 1, 10*i, 10*i+10)

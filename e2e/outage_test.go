@@ -56,8 +56,13 @@ func loseQuorum(t *testing.T, session, outage time.Duration) {
 		n.Kill()
 	}
 	acks, hots, colds := w.count(), hot.count(), cold.count()
-	time.Sleep(2 * time.Second) // for pointers that were on their way
-	archived := remote(t, adm, "t")
+	for id, b := range c.Brokers { // which then know of every pointer that was on its way
+		harness.Eventually(t, time.Minute, fmt.Sprintf("broker %d misses the quorum", id+1), func() bool {
+			_, body := b.Get("/readyz")
+			return strings.Contains(body, noMetadata)
+		})
+	}
+	archived := archivedEnd(t, adm, "t")
 	for time.Since(at) < outage {
 		w.more(1)
 		time.Sleep(100 * time.Millisecond)
@@ -69,12 +74,12 @@ func loseQuorum(t *testing.T, session, outage time.Duration) {
 	}
 	harness.Eventually(t, time.Minute, "reads go on", func() bool { return hot.count() >= hots+100 && cold.count() >= colds+500 },
 		func() string { return fmt.Sprintf("%d hot, %d cold", hot.count()-hots, cold.count()-colds) })
-	if got := remote(t, adm, "t"); got != archived {
+	if got := archivedEnd(t, adm, "t"); got != archived {
 		t.Errorf("the archived end went from %d to %d though no pointer could be moved", archived, got)
 	}
 
 	for id, b := range c.Brokers { // no load balancer is to take it away: it serves
-		if code, body := b.Get("/readyz?wait=5s"); code != 200 || !strings.Contains(body, "the metadata can't be read") {
+		if code, body := b.Get("/readyz?wait=5s"); code != 200 || !strings.Contains(body, noMetadata) {
 			t.Errorf("broker %d without a quorum: /readyz is %d %s", id+1, code, body)
 		}
 	}
@@ -108,6 +113,9 @@ func loseQuorum(t *testing.T, session, outage time.Duration) {
 	whole(t, c, "t", w.stop())
 	sums(t, c.Brokers, map[string]int{uncleanElections: 0, offlinePartitions: 0})
 }
+
+// noMetadata is what a broker says of itself without a quorum.
+const noMetadata = "the metadata can't be read"
 
 // refusals produces to each broker that runs, as clients that don't retry do, and
 // returns the names of the errors; each must be one that clients retry.
@@ -157,6 +165,13 @@ func remote(t *testing.T, adm *kadm.Client, topic string) int64 {
 	t.Helper()
 	got, err := adm.ListLatestRemoteOffsets(t.Context(), topic)
 	return listed(t, got, err, topic)
+}
+
+// archivedEnd is remote, once the leader answers.
+func archivedEnd(t *testing.T, adm *kadm.Client, topic string) (end int64) {
+	t.Helper()
+	harness.Eventually(t, time.Minute, "the archived end is told", func() bool { end = remote(t, adm, topic); return end >= 0 })
+	return end
 }
 
 func listed(t *testing.T, got kadm.ListedOffsets, err error, topic string) int64 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func storeFaults() []struct {
 	}
 }
 
-// faultTime is how long a fault lasts.
+// faultTime is how long a fault lasts, or until it was met.
 const faultTime = 2 * time.Second
 
 // TestStoreFaults breaks the store under reads of the archive, while other
@@ -109,16 +110,20 @@ func (s *faultyStore) fill(topic string) *load {
 // during reads a topic from the archive through a fault and past its end.
 func (s *faultyStore) during(l *load, fault storefault.Fault, allowed []*kerr.Error) {
 	s.proxy.Set(fault)
-	healed := make(chan struct{})
-	time.AfterFunc(faultTime, func() {
-		defer close(healed)
+	began := time.Now()
+	var healing sync.WaitGroup
+	defer healing.Wait()
+	healing.Go(func() {
+		time.Sleep(faultTime)
+		for s.proxy.Hits() == 0 && time.Since(began) < 2*time.Minute {
+			time.Sleep(10 * time.Millisecond)
+		}
 		s.t.Logf("%s: %d requests met it", fault, s.proxy.Hits())
 		if s.proxy.Hits() == 0 {
 			s.t.Errorf("%s: no request met it", fault)
 		}
 		s.proxy.Set(storefault.Healthy)
 	})
-	began := time.Now()
 	s.lookUp(l)
 	met := s.readThrough(l)
 	s.t.Logf("%s: read in %v; errors %v", fault, time.Since(began).Round(time.Millisecond), met)
@@ -127,7 +132,7 @@ func (s *faultyStore) during(l *load, fault storefault.Fault, allowed []*kerr.Er
 			s.t.Errorf("%s: a cold read got %s", fault, code)
 		}
 	}
-	<-healed // slow ones are done before the fault is
+	healing.Wait() // slow ones are done before the fault is
 	end, _ := hotOffsets(s.t, s.Addr)
 	harness.Eventually(s.t, 30*time.Second, "uploads catch up", func() bool {
 		_, archived := hotOffsets(s.t, s.Addr)
@@ -167,7 +172,7 @@ func (s *faultyStore) readThrough(l *load) map[string]int {
 		kgo.FetchMaxPartitionBytes(200_000),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(0)}}), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
 	defer rd.Close()
-	ctx, cancel := context.WithTimeout(s.t.Context(), faultTime+60*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 4*time.Minute)
 	defer cancel()
 	met := map[string]int{}
 	for next := int64(0); next < l.acks.Load(); {
@@ -221,7 +226,7 @@ func (s *faultyStore) lose(l *load) {
 	rd := newClient(s.t, s.Addr, kgo.KeepRetryableFetchErrors(),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(0)}}), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
 	defer rd.Close()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
 	var next int64
 	var met error
@@ -248,9 +253,9 @@ func (s *faultyStore) lose(l *load) {
 	if n := metric(s.t, s.Firn, "firn_tiering_lost_reads_total"); n <= before {
 		s.t.Errorf("firn_tiering_lost_reads_total went from %v to %v", before, n)
 	}
-	if !strings.Contains(s.Log(), name) || !strings.Contains(s.Log(), fmt.Sprintf("offset=%d", offset)) {
-		s.t.Errorf("the log does not tell of %s and offset %d", name, offset)
-	}
+	harness.Eventually(s.t, time.Minute, fmt.Sprintf("the log tells of %s and offset %d", name, offset), func() bool {
+		return strings.Contains(s.Log(), name) && strings.Contains(s.Log(), fmt.Sprintf("offset=%d", offset))
+	})
 }
 
 // metric is a value that the broker shows, 0 if it doesn't.
