@@ -257,9 +257,14 @@ func (f *Firn) signal(s syscall.Signal) {
 	select {
 	case <-f.done:
 	case <-time.After(patience):
-		f.t.Errorf("firn still runs %v after %v", patience, s)
-		_ = f.cmd.Process.Kill()
-		<-f.done
+		_ = f.cmd.Process.Signal(syscall.SIGQUIT) // where each goroutine stands goes into the log
+		select {
+		case <-f.done:
+		case <-time.After(5 * time.Second):
+			_ = f.cmd.Process.Kill()
+			<-f.done
+		}
+		f.t.Errorf("firn still runs %v after %v\n%s", patience, s, tail(f.Log(), 32<<10))
 	}
 }
 
@@ -269,7 +274,12 @@ func (f *Firn) WaitExit(limit time.Duration) {
 	select {
 	case <-f.done:
 	case <-time.After(max(limit, patience)):
-		f.t.Fatalf("firn still runs after %v\n%s", limit, tail(f.Log(), 8<<10))
+		_ = f.cmd.Process.Signal(syscall.SIGQUIT)
+		select {
+		case <-f.done:
+		case <-time.After(5 * time.Second):
+		}
+		f.t.Fatalf("firn still runs after %v\n%s", limit, tail(f.Log(), 32<<10))
 	}
 }
 

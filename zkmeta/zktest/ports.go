@@ -1,37 +1,48 @@
 package zktest
 
 import (
+	"fmt"
 	"runtime"
 	"syscall"
 	"testing"
 )
 
-// Ports finds n ports of 127.0.0.1 that nobody listens on, for servers that the test
-// starts, ends and starts again. A socket stays bound to each until the test ends, and
-// does not listen: so Linux gives it to nobody who asks for any port, while a server
-// that names it may have it, if it sets SO_REUSEADDR as servers do. Elsewhere the
-// ports are just free now.
+// Ports finds n ports of 127.0.0.1 for servers that the test starts, ends and starts
+// again; they are held until the test ends.
 func Ports(t testing.TB, n int) []int {
 	t.Helper()
-	var ports, held []int
-	for range n {
-		fd, port, err := bound()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports, held = append(ports, port), append(held, fd)
+	ports, release, err := HoldPorts(n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	release := func() {
+	t.Cleanup(release)
+	return ports
+}
+
+// HoldPorts finds n ports of 127.0.0.1 that nobody listens on. A socket stays bound to
+// each until release, and does not listen: so Linux gives it to nobody who asks for any
+// port, while a server that names it may have it, if it sets SO_REUSEADDR as servers do.
+// Elsewhere the ports are just free now.
+func HoldPorts(n int) (ports []int, release func(), err error) {
+	var held []int
+	release = func() {
 		for _, fd := range held {
 			_ = syscall.Close(fd) // nothing was written to it
 		}
+		held = nil
+	}
+	for range n {
+		fd, port, err := bound()
+		if err != nil {
+			release()
+			return nil, nil, fmt.Errorf("hold a port: %w", err)
+		}
+		ports, held = append(ports, port), append(held, fd)
 	}
 	if runtime.GOOS != "linux" {
 		release()
-	} else {
-		t.Cleanup(release)
 	}
-	return ports
+	return ports, release, nil
 }
 
 // bound is a socket that is bound to a port of the kernel's choice.

@@ -119,8 +119,13 @@ func (p *Proc) end(s syscall.Signal, limit time.Duration) error {
 	select {
 	case <-done:
 	case <-time.After(limit):
-		_ = cmd.Process.Kill()
-		<-done
+		_ = cmd.Process.Signal(syscall.SIGQUIT) // where each goroutine stands goes into the log
+		select {
+		case <-done:
+		case <-time.After(5 * time.Second):
+			_ = cmd.Process.Kill()
+			<-done
+		}
 		return fmt.Errorf("%s still runs %v after %v", p.Name, limit, s)
 	}
 	p.mu.Lock()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"firn/zkmeta/zktest"
 )
 
 // Config says what to set up.
@@ -40,6 +42,8 @@ type Stand struct {
 	Brokers []*Broker
 	Store   *Store       // nil: a directory
 	ZK      []*ZooKeeper // empty: a single broker
+
+	release []func() // of ports
 }
 
 // Open sets a stand up and waits until it serves.
@@ -62,7 +66,11 @@ func (s *Stand) open(ctx context.Context) (err error) {
 		}
 	}
 	if c.MinIO {
-		if s.Store, err = newStore(c.Dir, filepath.Join(c.Cache, "bin", "minio")); err != nil {
+		addr, err := s.addr()
+		if err != nil {
+			return err
+		}
+		if s.Store, err = newStore(c.Dir, filepath.Join(c.Cache, "bin", "minio"), addr); err != nil {
 			return err
 		}
 		if err = s.Store.Start(); err != nil {
@@ -84,7 +92,7 @@ func (s *Stand) open(ctx context.Context) (err error) {
 	for i := range c.Brokers {
 		var at ports
 		for _, p := range []*string{&at.Client, &at.Peer, &at.Admin} {
-			if *p, err = freeAddr(); err != nil {
+			if *p, err = s.addr(); err != nil {
 				return err
 			}
 		}
@@ -102,6 +110,17 @@ func (s *Stand) open(ctx context.Context) (err error) {
 		g.Go(func() error { return b.Ready(ctx) })
 	}
 	return g.Wait()
+}
+
+// addr is an address of the loopback for a server that may end and start again: nobody
+// else has it until Close.
+func (s *Stand) addr() (string, error) {
+	ports, release, err := zktest.HoldPorts(1)
+	if err != nil {
+		return "", err
+	}
+	s.release = append(s.release, release)
+	return fmt.Sprintf("127.0.0.1:%d", ports[0]), nil
 }
 
 // Archive is the URL of the archive without any fault between, and sets this
@@ -144,6 +163,9 @@ func (s *Stand) Close() error {
 	if s.Store != nil {
 		s.Store.Kill()
 		s.Store.Proxy.Close()
+	}
+	for _, release := range s.release {
+		release()
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package stand
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -26,13 +25,9 @@ type Store struct {
 	Proxy    *storefault.Proxy
 }
 
-func newStore(dir, binary string) (*Store, error) {
+func newStore(dir, binary, addr string) (*Store, error) {
 	if _, err := os.Stat(binary); err != nil {
 		return nil, fmt.Errorf("MinIO is not built: run e2e/setup.sh minio: %w", err)
-	}
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
 	}
 	s := &Store{Endpoint: "http://" + addr}
 	s.Proc = &Proc{Name: "minio", Log: filepath.Join(dir, "minio.log"), Command: func() *exec.Cmd {
@@ -40,6 +35,7 @@ func newStore(dir, binary string) (*Store, error) {
 		cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+accessKey, "MINIO_ROOT_PASSWORD="+secretKey, "MINIO_BROWSER=off", "MINIO_UPDATE=off", "GOMAXPROCS=1")
 		return cmd
 	}}
+	var err error
 	if s.Proxy, err = storefault.Start(s.Endpoint); err != nil {
 		return nil, err
 	}
@@ -74,14 +70,4 @@ func (s *Store) Ready(ctx context.Context) error {
 			return fmt.Errorf("MinIO is not ready: %w\n%s", context.Cause(ctx), s.Tail(2<<10))
 		}
 	}
-}
-
-// freeAddr finds an address of the loopback that nobody listens on right now.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }

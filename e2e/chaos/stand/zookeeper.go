@@ -35,7 +35,7 @@ func (s *Stand) openZooKeeper(ctx context.Context) error {
 	members := make([]member, n)
 	for i := range members {
 		for _, p := range []*string{&members[i].client, &members[i].quorum, &members[i].election} {
-			if *p, err = freeAddr(); err != nil {
+			if *p, err = s.addr(); err != nil {
 				return err
 			}
 		}
