@@ -101,7 +101,7 @@ func (s clusterShell) shows(words, class string, args ...string) {
 
 func reassignTool(s clusterShell) {
 	const topic = "moved"
-	const slow = "20000" // bytes a second: each move would take a minute, some tools take seconds
+	const slow = "2000" // bytes a second: each move would take ten minutes, some tools take seconds
 	s.prints("Created topic moved.", "TopicCommand", "--create", "--topic", topic, "--replica-assignment", "1:2,2:3")
 	client := clusterClient(s.T, s.c, kgo.DefaultProduceTopic(topic), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	for range 200 {

@@ -128,7 +128,7 @@ func (r *run) slice(ctx context.Context) (done bool, err error) {
 	if err := r.save(); err != nil {
 		return false, err
 	}
-	sctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	sctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // it builds firn, too
 	defer cancel()
 	r.stand, err = stand.Open(sctx, stand.Config{
 		Dir: r.dir, Root: r.tool.root, Cache: r.tool.cache, Build: o.Build,
