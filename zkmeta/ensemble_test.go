@@ -17,7 +17,8 @@ import (
 func TestEnsemble(t *testing.T) {
 	t.Parallel()
 	const session = 30 * time.Second
-	e := zktest.StartN(t, 3, zktest.Options{})
+	// A stall of the machine is no reason for the servers to elect another leader.
+	e := zktest.StartN(t, 3, zktest.Options{Config: []string{"initLimit=60", "syncLimit=20"}})
 	w := &wire{}
 	s := open(t, Config{Connect: e.Chroot(), Dial: w.dial, SessionTimeout: session})
 	defer closeStore(t, s)

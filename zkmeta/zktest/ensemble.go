@@ -66,8 +66,9 @@ func StartN(t testing.TB, n int, o Options) *Ensemble {
 	return nil
 }
 
-// startTime is how long an ensemble may take to serve, on a busy machine.
-const startTime = 45 * time.Second
+// startTime is how long an ensemble may take to serve, on a machine so busy that a
+// JVM's start alone takes most of a minute. One that ends is started anew at once.
+const startTime = 3 * time.Minute
 
 // Servers are the addresses of all servers, as zookeeper.connect takes them.
 func (e *Ensemble) Servers() string {
