@@ -43,7 +43,7 @@ type ReplicaFetch struct {
 //
 // diverging is not of epoch -1 where the replica must first truncate: our end of
 // the largest epoch that both may know (KIP-595); its end doesn't count then.
-// due: the replica may have come to be in sync, so that it pays to Propose.
+// due: the replica has come to follow, or to be in sync, so that it pays to Propose.
 func (p *Partition) Fetched(f ReplicaFetch) (diverging segment.EpochEnd, due bool, err error) {
 	diverging = noEpochEnd
 	if f.Epoch < 0 {
@@ -94,6 +94,7 @@ func (p *Partition) progress(f ReplicaFetch, counted int64) (due bool, err error
 	if w == nil {
 		return false, nil // of an older registration than we have heard of
 	}
+	came := w.fetched.IsZero()
 	// Kafka's rule: who reaches what we had when it fetched before, had caught
 	// up then, even if we never stand still.
 	switch {
@@ -106,7 +107,7 @@ func (p *Partition) progress(f ReplicaFetch, counted int64) (due bool, err error
 	w.left = false
 	t.Fetched(f.Member, f.Offset)
 	p.log.SetHighWatermark(t.HighWatermark())
-	return !slices.Contains(t.State().ISR, f.Member) && t.InSync(f.Member, p.role.Load().start), nil
+	return came || !slices.Contains(t.State().ISR, f.Member) && t.InSync(f.Member, p.role.Load().start), nil
 }
 
 // followerLocked finds or makes the entry of m. A newer registration of a broker

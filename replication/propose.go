@@ -21,7 +21,9 @@ type Cluster struct {
 	// GivenUp: the broker lists the partition as lost (S7); nil: none does.
 	GivenUp func(broker int32) bool
 	// Draining: the broker is about to go; it need not come in, and is let go before
-	// acks would wait for it where enough stay. nil: none is.
+	// acks would wait for it where enough stay, as soon as it is known to follow: a
+	// leader that has not heard of the next one yet still answers as leader, and must
+	// not be passed by acks meanwhile. nil: none is.
 	Draining func(broker int32) bool
 }
 
@@ -151,11 +153,16 @@ func (p *Partition) leavingLocked(t *isr.Tracker, c *Cluster) (left []meta.Membe
 		}
 	}
 	for _, m := range s.ISR { // when it is known who stays
-		if m.ID != s.Leader.ID && c.Draining != nil && c.Draining(m.ID) && !slices.Contains(left, m) && p.mu.rules.Enough(len(s.ISR)-len(left)-1) {
+		if m.ID != s.Leader.ID && c.Draining != nil && c.Draining(m.ID) && p.followsLocked(m) && !slices.Contains(left, m) && p.mu.rules.Enough(len(s.ISR)-len(left)-1) {
 			left = append(left, m)
 		}
 	}
 	return left
+}
+
+// followsLocked: m has fetched in this leadership, so it knows of no older one any more.
+func (p *Partition) followsLocked(m meta.Member) bool {
+	return slices.ContainsFunc(p.mu.followers, func(w follower) bool { return w.Member == m && !w.fetched.IsZero() })
 }
 
 // laggingLocked: m has not had all that we have for too long.

@@ -35,6 +35,7 @@ import (
 //	bounce    B                      B registers again, with its log
 //	wipe      B                      the same, with an empty log
 //	gone      B                      B is registered no more
+//	drain     B                      B is about to go
 //	tell      B                      B hears of the state as it is
 //	replicas  B,…                    the assignment
 //	rules     min=N
@@ -59,6 +60,7 @@ type world struct {
 	regs     map[int32]meta.Registration
 	state    meta.PartitionState
 	lists    map[int32]bool // who gives the partition up
+	draining map[int32]bool
 	now      time.Time
 	out      strings.Builder
 }
@@ -77,7 +79,7 @@ type broker struct {
 }
 
 func newWorld(t testing.TB) *world {
-	return &world{t: t, brokers: map[int32]*broker{}, regs: map[int32]meta.Registration{}, lists: map[int32]bool{}, now: time.Unix(1_000_000, 0)}
+	return &world{t: t, brokers: map[int32]*broker{}, regs: map[int32]meta.Registration{}, lists: map[int32]bool{}, draining: map[int32]bool{}, now: time.Unix(1_000_000, 0)}
 }
 
 func (m *world) run(commands []scenariotest.Command) string {
@@ -211,6 +213,8 @@ func (m *world) do(c scenariotest.Command) {
 		m.tell(id)
 	case "gone":
 		delete(m.regs, id)
+	case "drain":
+		m.draining[id] = true
 	case "replicas":
 		m.assigned = ids(c.Args[0])
 	case "rules":
@@ -267,7 +271,8 @@ func (m *world) tell(id int32) {
 }
 
 func (m *world) cluster() Cluster {
-	return Cluster{Now: m.now, MaxLag: m.lag, Registered: m.regs, Replicas: m.assigned, GivenUp: func(id int32) bool { return m.lists[id] }}
+	return Cluster{Now: m.now, MaxLag: m.lag, Registered: m.regs, Replicas: m.assigned,
+		GivenUp: func(id int32) bool { return m.lists[id] }, Draining: func(id int32) bool { return m.draining[id] }}
 }
 
 // apply is the store's part in b's proposal.
