@@ -176,6 +176,7 @@ func (b *Broker) publish(x *topicIndex) {
 	before := b.topics.Swap(x)
 	if before.settings != x.settings {
 		b.throttles.configure(x.settings)
+		b.replicas.dir.SetReserve(x.settings.DiskReserve())
 	}
 	b.changed.raise()
 	if b.archive != nil && before.settings != x.settings {

@@ -91,3 +91,27 @@ func TestATopicCreatedOnAFullDiskWaitsForSpace(t *testing.T) {
 		return err == nil
 	})
 }
+
+// problems are what broker n tells its operator.
+func (n *node) problems() string {
+	return strings.Join(n.Problems(n.t.Context(), time.Minute), "\n")
+}
+
+// log.dir.min.free.bytes may be changed while a broker runs.
+func TestTheReserveIsDynamic(t *testing.T) {
+	n := startNode(t, t.TempDir(), "log.dir.min.free.bytes=0")
+	n.create("t", 1)
+	n.append("t", 0, 1)
+	if r := n.alter("", "log.dir.min.free.bytes", "9000000000000000"); r.ErrorCode != 0 {
+		t.Fatalf("code %d, %s", r.ErrorCode, words(r.ErrorMessage))
+	}
+	eventually(t, "it is reached", func() bool { return n.replicas.dir.Space().Low })
+	if p := n.problems(); !strings.Contains(p, "produce requests are refused") {
+		t.Errorf("it tells %q", p)
+	}
+	if r := n.edit("", "log.dir.min.free.bytes", kmsg.IncrementalAlterConfigOpDelete, nil); r.ErrorCode != 0 {
+		t.Fatalf("code %d, %s", r.ErrorCode, words(r.ErrorMessage))
+	}
+	eventually(t, "it isn't", func() bool { return !n.replicas.dir.Space().Low })
+	n.append("t", 0, 1)
+}

@@ -295,6 +295,7 @@ func (l *Log) writeErrorLocked(h *handle, pos int64, err error) error {
 
 func (l *Log) noSpaceLocked(err error) {
 	l.dir.space.full.Store(true)
+	l.dir.space.refused.Add(1)
 	if !l.mu.noSpace {
 		l.mu.noSpace = true
 		l.log.Error("disk is full: appends are refused until there is space", "err", err)

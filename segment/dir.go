@@ -98,7 +98,8 @@ func OpenDir(c DirConfig) (*Dir, error) {
 		c.MaxSyncs = 16
 	}
 	d := &Dir{cfg: c, fs: c.FS, log: c.Log, handles: newHandles(c.FS, c.MaxOpenFiles), syncs: make(chan struct{}, c.MaxSyncs)}
-	d.space = space{fs: c.FS, dir: c.Path, reserve: c.MinFreeBytes}
+	d.space.fs, d.space.dir = c.FS, c.Path
+	d.space.reserve.Store(c.MinFreeBytes)
 	d.metrics = newMetrics(c.Registerer, d)
 	d.mu.logs, d.mu.doomed = map[TopicPartition]*Log{}, map[TopicPartition]int64{}
 	if err := makeDir(c.FS, c.Path); err != nil {
@@ -223,6 +224,13 @@ func (d *Dir) Clean() (CleanMark, bool) { return d.mark, d.clean }
 
 // Space tells how the disk stands.
 func (d *Dir) Space() Space { return d.space.now() }
+
+// SetReserve changes DirConfig.MinFreeBytes.
+func (d *Dir) SetReserve(minFreeBytes int64) {
+	if d.space.reserve.Swap(minFreeBytes) != minFreeBytes {
+		d.checkSpace()
+	}
+}
 
 // Found is a partition that lies on disk.
 type Found struct {

@@ -11,9 +11,10 @@ import (
 type space struct {
 	fs      vfs.FS
 	dir     string
-	reserve int64 // -1 none, 0 the smaller of 5 % and 5 GiB
+	reserve atomic.Int64 // -1 none, 0 the smaller of 5 % and 5 GiB
 	low     atomic.Bool
 	full    atomic.Bool // a write has found the disk full since somebody made space
+	refused atomic.Int64
 	free    atomic.Int64
 	total   atomic.Int64
 }
@@ -24,7 +25,13 @@ type Space struct {
 	// Low tells that Free is below Reserve: clients' appends are refused with
 	// ErrNoSpace until it is no more.
 	Low bool
+	// Refused counts the writes that have found the disk full.
+	Refused int64
 }
+
+// Room is how much is free on a disk that isn't short: half as much again as the
+// reserve, or half of what there is besides it on a small disk.
+func (s Space) Room() int64 { return s.Reserve + max(min(s.Reserve, s.Total-s.Reserve), 0)/2 }
 
 const maxDefaultReserve = 5 << 30
 
@@ -49,16 +56,17 @@ func (s *space) spent(n int) (mayBeLow bool) {
 }
 
 func (s *space) reserveOf(total int64) int64 {
-	switch {
-	case s.reserve < 0:
+	switch n := s.reserve.Load(); {
+	case n < 0:
 		return 0
-	case s.reserve == 0:
+	case n == 0:
 		return min(total/20, maxDefaultReserve)
+	default:
+		return n
 	}
-	return s.reserve
 }
 
 func (s *space) now() Space {
 	total := s.total.Load()
-	return Space{Free: s.free.Load(), Total: total, Reserve: s.reserveOf(total), Low: s.low.Load()}
+	return Space{Free: s.free.Load(), Total: total, Reserve: s.reserveOf(total), Low: s.low.Load(), Refused: s.refused.Load()}
 }
