@@ -121,14 +121,18 @@ func uploaders(c *config.Broker) int {
 	return int(c.Int(key))
 }
 
-// shortage is how many bytes the disk is short of its reserve, and of a little
-// more, so that it doesn't fall below it again at once.
+// shortage is how many bytes the disk is short of its reserve, or, once others lead
+// for it, of the room that it takes to lead again; and of a little more, so that it
+// doesn't fall below it again at once.
 func (b *Broker) shortage() int64 {
 	s := b.replicas.dir.Space()
-	if !s.Low {
-		return 0
+	switch {
+	case b.topics.Load().isFull(b.cfg.NodeID):
+		return max(s.Room()-s.Free+s.Reserve/4, 0)
+	case s.Low:
+		return s.Reserve - s.Free + s.Reserve/4
 	}
-	return s.Reserve - s.Free + s.Reserve/4
+	return 0
 }
 
 // anyPointer finds a partition that has something archived, and its pointer.

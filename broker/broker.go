@@ -15,6 +15,7 @@ import (
 	"firn/broker/config"
 	"firn/replication"
 	"firn/replication/meta"
+	"firn/segment"
 	"firn/segment/vfs"
 	"firn/tiering"
 	"firn/tiering/cache"
@@ -81,7 +82,8 @@ type Broker struct {
 	unclean   atomic.Int64
 	decisions decisions
 	// draining: it is about to stop, and has others lead.
-	draining atomic.Bool
+	draining     atomic.Bool
+	diskPatience segment.Patience
 	// relistDue asks for a look at what is given up here.
 	relistDue chan struct{}
 	// listing is held by who changes what this broker lists as given up.
@@ -109,7 +111,8 @@ func New(cfg Config) (*Broker, error) {
 	if cfg.Settings != nil {
 		cfg.Settings = cfg.Settings.WithArchive(cfg.Archive != nil)
 	}
-	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log, ready: make(chan struct{}), retentionDue: make(chan struct{}, 1), purgeDue: make(chan struct{}, 1), relistDue: make(chan struct{}, 1)}
+	b := &Broker{cfg: cfg, now: cfg.Now, log: cfg.Log, ready: make(chan struct{}), retentionDue: make(chan struct{}, 1), purgeDue: make(chan struct{}, 1), relistDue: make(chan struct{}, 1),
+		diskPatience: segment.Patience{Full: fullAfter, Room: roomAfter}}
 	if b.now == nil {
 		b.now = time.Now
 	}

@@ -22,6 +22,7 @@
 //	archive, purge, topic_json      tiering's seams: pointers, policies, what topics
 //	                                are, deleted topics
 //	loops, status                   retention and checkpoints; what an operator is told
+//	fullness                        others lead while the disk is full
 //
 // # The picture
 //

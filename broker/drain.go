@@ -84,7 +84,7 @@ func (b *Broker) heldOnto(x *topicIndex) (n int) {
 // couldLead: a member of a partition's ISR is there, and wants to be.
 func (x *topicIndex) couldLead(t *topic, p int32, m meta.Member) bool {
 	reg, off := x.broker(m.ID), x.offline[m.ID]
-	return reg != nil && off.Draining != reg.Epoch && !off.Lists(t.ID, p)
+	return reg != nil && !off.Drains(reg.Epoch) && !off.Lists(t.ID, p)
 }
 
 // listOffline changes what this broker lists as given up, unless change says that

@@ -176,6 +176,8 @@ func (b *Broker) electionOutcome(ctx context.Context, tp meta.TopicPartition, ki
 		return nil
 	case kind == meta.UncleanElection:
 		return kerr.EligibleLeadersNotAvailable
+	case x.isFull(x.byName[tp.Topic].Target(tp.Partition)[0]):
+		return refuse(kerr.PreferredLeaderNotAvailable, "The preferred leader's disk is full: others lead until it has room.")
 	}
 	return kerr.PreferredLeaderNotAvailable
 }

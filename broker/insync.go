@@ -110,9 +110,7 @@ func (s *inSync) propose(ctx context.Context, x *topicIndex, parts []*replicatio
 			Registered: x.registered,
 			Replicas:   t.Replicas[p.Index()],
 			GivenUp:    func(id int32) bool { return x.offline[id].Lists(t.ID, p.Index()) },
-			Draining: func(id int32) bool {
-				return x.offline[id].Draining != 0 && x.offline[id].Draining == x.registered[id].Epoch
-			},
+			Draining:   func(id int32) bool { return x.offline[id].Drains(x.registered[id].Epoch) },
 		})
 		if !ok {
 			continue

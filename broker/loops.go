@@ -13,11 +13,13 @@ import (
 //	checkpoints  recovery points, high watermarks and log starts, by
 //	             log.flush.offset.checkpoint.interval.ms
 //	repairs      of quarantined logs, every second
+//	room         whether the disk is full for long, every second (fullness.go)
 func (b *Broker) loops(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { b.every(ctx, "log.retention.check.interval.ms", b.retentionDue, b.retain) })
 	wg.Go(func() { b.every(ctx, "log.flush.offset.checkpoint.interval.ms", nil, b.checkpoint) })
 	wg.Go(func() { b.mend(ctx) })
+	wg.Go(func() { b.watchDisk(ctx) })
 	wg.Wait()
 	return nil
 }

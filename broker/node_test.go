@@ -39,6 +39,8 @@ type node struct {
 	archive objstore.Store
 	// archiveWait is Config.ArchiveWait.
 	archiveWait time.Duration
+	// tune changes the broker before it runs; nil changes nothing.
+	tune func(*Broker)
 	// member is the cluster that the broker is of; nil: it is alone.
 	member *cluster
 	// running: it has started, and not been stopped. crashed: the next stop may fail.
@@ -108,6 +110,9 @@ func (n *node) tryStart(archive objstore.Store) error {
 		n.t.Fatal(err)
 	}
 	n.Broker = b
+	if n.tune != nil {
+		n.tune(b)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	n.ended = done

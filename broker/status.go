@@ -43,8 +43,8 @@ func (b *Broker) Problems(ctx context.Context, fresh time.Duration) []string {
 	if err := b.metaLook.err(ctx); err != nil {
 		out = append(out, fmt.Sprintf("the metadata can't be read: %v; nobody is elected meanwhile, and leaders go on as far as their followers allow", err))
 	}
-	if s := b.replicas.dir.Space(); s.Low {
-		out = append(out, fmt.Sprintf("the disk of %s is below its reserve (%d bytes free, %d to be kept): produce requests are refused", b.cfg.LogDir, s.Free, s.Reserve))
+	if why := b.shortOfSpace(); why != "" {
+		out = append(out, why)
 	}
 	failed, first := 0, error(nil)
 	for _, r := range b.replicas.list() {

@@ -89,6 +89,7 @@ func newClusterMetrics(b *Broker) *clusterMetrics {
 	)
 	describe(m.cluster, nil,
 		"kafka_brokers", "Registered brokers.",
+		"firn_broker_disk_full", "1 while this broker has others lead because its disk is full.",
 		"kafka_server_replicamanager_leadercount", "Partitions that this broker leads.",
 		"kafka_server_replicamanager_partitioncount", "Partitions that this broker hosts.",
 		"kafka_server_replicamanager_offlinereplicacount", "Hosted logs that are out of service.",
@@ -127,6 +128,7 @@ func (m *clusterMetrics) Collect(c chan<- prometheus.Metric) {
 			m.collectPartition(c, t, int32(p), counts)
 		}
 	}
+	counts["firn_broker_disk_full"] = one(x.isFull(m.b.cfg.NodeID))
 	if x.controller == m.b.cfg.NodeID {
 		counts["kafka_controller_kafkacontroller_activecontrollercount"] = 1
 		counts["kafka_controller_kafkacontroller_globaltopiccount"] = float64(len(x.byName))

@@ -118,6 +118,12 @@ func (x *topicIndex) broker(id int32) *meta.Broker {
 	return &x.brokers[i]
 }
 
+// isFull: the broker is registered, and has others lead because its disk is full.
+func (x *topicIndex) isFull(id int32) bool {
+	b := x.broker(id)
+	return b != nil && x.offline[id].IsFull(b.Epoch)
+}
+
 // sorted returns the topics by name.
 func (x *topicIndex) sorted() []*topic {
 	return slices.SortedFunc(maps.Values(x.byName), func(a, b *topic) int { return strings.Compare(a.Name, b.Name) })

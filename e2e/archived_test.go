@@ -93,25 +93,7 @@ func TestReplicasOfWhatIsArchived(t *testing.T) {
 // create makes a topic whose partitions all have these replicas, in this order.
 func (a *archived) create(topic string, replicas []int32, configs map[string]string) {
 	a.Helper()
-	rt := kmsg.NewCreateTopicsRequestTopic()
-	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, -1, -1
-	for p := range int32(archivedPartitions) {
-		ra := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
-		ra.Partition, ra.Replicas = p, replicas
-		rt.ReplicaAssignment = append(rt.ReplicaAssignment, ra)
-	}
-	for k, v := range configs {
-		rc := kmsg.NewCreateTopicsRequestTopicConfig()
-		rc.Name, rc.Value = k, &v
-		rt.Configs = append(rt.Configs, rc)
-	}
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
-	resp, err := req.RequestWith(a.Context(), a.cl)
-	if err != nil || resp.Topics[0].ErrorCode != 0 {
-		a.Fatal(err, kerr.ErrorForCode(resp.Topics[0].ErrorCode))
-	}
-	allInSync(a.T, a.c, topic)
+	createOn(a.T, a.c, a.cl, topic, slices.Repeat([][]int32{replicas}, archivedPartitions), configs)
 }
 
 // value is the value at an offset.

@@ -49,6 +49,31 @@ func createInSync(t *testing.T, c *harness.Cluster, adm *kadm.Client, topic stri
 	allInSync(t, c, topic)
 }
 
+// createOn makes a topic with replicas on brokers, those of partition p preferably led
+// by the first of replicas[p], and waits until all are in sync.
+func createOn(t *testing.T, c *harness.Cluster, cl *kgo.Client, topic string, replicas [][]int32, configs map[string]string) {
+	t.Helper()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic, -1, -1
+	for p, ids := range replicas {
+		ra := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+		ra.Partition, ra.Replicas = int32(p), ids
+		rt.ReplicaAssignment = append(rt.ReplicaAssignment, ra)
+	}
+	for k, v := range configs {
+		rc := kmsg.NewCreateTopicsRequestTopicConfig()
+		rc.Name, rc.Value = k, &v
+		rt.Configs = append(rt.Configs, rc)
+	}
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
+	resp, err := req.RequestWith(t.Context(), cl)
+	if err != nil || resp.Topics[0].ErrorCode != 0 {
+		t.Fatal(err, kerr.ErrorForCode(resp.Topics[0].ErrorCode))
+	}
+	allInSync(t, c, topic)
+}
+
 // allInSync waits until every partition of topic has a leader and all replicas in
 // sync, and every broker knows.
 func allInSync(t *testing.T, c *harness.Cluster, topic string) {
@@ -236,6 +261,7 @@ func TestClusterFailover(t *testing.T) {
 const (
 	underReplicated   = "kafka_server_replicamanager_underreplicatedpartitions"
 	underMinISR       = "kafka_server_replicamanager_underminisrpartitioncount"
+	diskFull          = "firn_broker_disk_full"
 	offlinePartitions = "kafka_controller_kafkacontroller_offlinepartitionscount"
 	activeController  = "kafka_controller_kafkacontroller_activecontrollercount"
 	uncleanElections  = "kafka_controller_controllerstats_uncleanleaderelections_total"

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
@@ -241,5 +242,50 @@ func TestTopicDeletionFreesAFullDisk(t *testing.T) {
 				t.Errorf("a write to a new topic of that name: %v", err)
 			}
 		})
+	}
+}
+
+// TestClusterLeaderWhoseDiskFills lets others fill the disk of one broker of three to
+// below its reserve: another in sync leads, writes go on, nothing is lost, and with
+// space again the preferred leader leads.
+func TestClusterLeaderWhoseDiskFills(t *testing.T) {
+	t.Parallel()
+	d := mountSmallDisk(t, 128<<20)
+	c := harness.PrepareCluster(t, harness.ClusterOptions{Set: []string{"log.dir.min.free.bytes=33554432",
+		"leader.imbalance.check.interval.seconds=1", "leader.imbalance.per.broker.percentage=0"}})
+	full := c.Broker(1)
+	full.Data = filepath.Join(d.dir, "data")
+	c.RestartAll()
+	adm := kadm.NewClient(clusterClient(t, c))
+	createOn(t, c, clusterClient(t, c), "t", [][]int32{{1, 2, 3}}, map[string]string{"min.insync.replicas": "2"})
+	leads := func(what string, ok func(id int) bool) {
+		t.Helper()
+		harness.Eventually(t, time.Minute, what, func() bool { return ok(leaderOf(t, adm, "t", 0)) })
+	}
+	leads("broker 1 leads", func(id int) bool { return id == 1 })
+	w := startWriter(t, c, "t")
+
+	at := time.Now()
+	d.fillTo(24 << 20)
+	leads("another leads", func(id int) bool { return id != 1 })
+	w.more(50)
+	t.Logf("the longest time without an ack: %v", w.gap(at).Round(time.Millisecond))
+	allInSync(t, c, "t") // the full one too
+	sums(t, []*harness.Firn{full}, map[string]int{diskFull: 1})
+	if o := harness.Run(t, 2*time.Minute, "", harness.Binary(t), "cluster", "health", "-b", c.Bootstrap()); !strings.Contains(o.Stdout, "others lead what they can") {
+		t.Errorf("cluster health tells:\n%s%s", o.Stdout, o.Stderr)
+	}
+
+	at = time.Now()
+	d.relieve()
+	leads("the preferred leader leads again", func(id int) bool { return id == 1 })
+	w.more(50)
+	t.Logf("%v after there was space broker 1 leads; the longest time without an ack: %v", time.Since(at).Round(time.Millisecond), w.gap(at).Round(time.Millisecond))
+	whole(t, c, "t", w.stop())
+	sums(t, c.Brokers, map[string]int{diskFull: 0, uncleanElections: 0, offlinePartitions: 0, underReplicated: 0})
+	for _, line := range []string{"others are to lead what is led here", "this broker may lead"} {
+		if n := strings.Count(full.Log(), line); n != 1 {
+			t.Errorf("its log says %q %d times", line, n)
+		}
 	}
 }

@@ -20,8 +20,8 @@ func clusterElect(g *global) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "elect [TOPIC[:PARTITION]...]",
 		Short: "Give leaderships back to the preferred leaders, or force an election",
-		Long: `Has the preferred leader, the first replica, lead where it is in sync: of the named
-topics or partitions, or of all. With --unclean a partition that nobody leads is
+		Long: `Has the preferred leader, the first replica, lead where it is in sync and its disk is
+not full: of the named topics or partitions, or of all. With --unclean a partition that nobody leads is
 led by a replica that is there, whatever it lacks: records may be lost.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if unclean && len(args) == 0 {

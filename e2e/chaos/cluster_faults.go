@@ -46,7 +46,7 @@ func clusterFaults() []fault {
 
 		{name: "wipe-follower", promised: true, brokers: 3, shortest: s / 2, longest: 4 * s, do: wipe},
 		{name: "disk-full-follower", promised: true, brokers: 3, shortest: s, longest: 6 * s, do: diskFull("follower")},
-		{name: "disk-full-leader", brokers: 3, shortest: s, longest: 6 * s, do: diskFull("leader")},
+		{name: "disk-full-leader", promised: true, brokers: 3, shortest: 10 * s, longest: 14 * s, do: diskFull("leader")}, // others lead after 5 s
 		{name: "rolling-restart", promised: true, brokers: 3, shortest: s / 2, longest: s, do: rolling},
 	}
 	return all

@@ -31,6 +31,7 @@ func simulatedMutants() []mutant {
 	return []mutant{
 		{"simulation: swap-in-a-past-epoch", "broker/pointers.go", "if state.LeaderEpoch != epoch || state.Leader != self.Member() {", "if false && state.LeaderEpoch != epoch {", "T3", sim, "T3: "},
 		{"simulation: drop-local-before-pointer", "tiering/evict.go", "bound = max(ptr.ArchivedEnd, ptr.LogStart)", "bound = l.local.Offsets().HighWatermark", "T4", sim, "T4: "},
+		{"simulation: full-and-leading-on", "replication/controller/elect.go", "if now == willing {", "if now != draining {", "S4", sim, "its disk is full, and it leads on"},
 	}
 }
 
@@ -105,6 +106,7 @@ func clusterMutants() []mutant {
 		{"become-in-another-life", "replication/become.go", "leads := s.Leader == self", "leads := s.Leader.ID == self.ID", "R6", repl("TestOnlyTheLeaderOfTheEpochAppends"), "former registration (R6): Append = <nil>"},
 		{"lead-on-after-a-bounce", "replication/controller/elect.go", "return ok && r.Epoch == l.Epoch && slices", "return ok && r.Epoch >= l.Epoch && slices", "R6", ctl("TestFiles"), "broker 3 epoch=3 from=1\ngot:\nnothing"},
 		{"epoch-not-raised", "replication/controller/elect.go", "s := p.state\n\ts.LeaderEpoch++\n\tif in", "s := p.state\n\tif in", "R4", ctl("TestWhatDecideNeverDoes"), "epoch not raised by one"},
+		{"full-and-leading-on", "replication/controller/elect.go", "if now == willing {", "if now != draining {", "S4", ctl("TestFiles"), "full 1\ngot:\nnothing"},
 		{"the-eligible-forgotten", "replication/controller/elect.go", "if el := p.holding(s.Eligible); len(el) > 0 {", "if el := p.holding(s.Eligible); len(el) > 9 {", "R6", ctl("TestFiles"), "got:\nt-0 nobody to lead: leader=none epoch=8"},
 		{"unclean-unasked", "replication/controller/elect.go", "if p.rules.Unclean || p.wished(meta.UncleanElection) {", "if true {", "R6", ctl("TestFiles"), "got:\nt-0 elected, unclean: leader=1/9 epoch=8"},
 		{"any-crash-keeps-the-page-cache", "replication/meta/register.go", "r.BootID == in.BootID && in.BootID != \"\" &&", "true &&", "R6", meta("TestRegistrationKeepsWhatHolds"), "machine_crashed"},

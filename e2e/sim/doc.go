@@ -11,10 +11,10 @@
 //
 // replication.Partition, isr, the leader's proposals, the Fetcher, the lease;
 // controller.Run with Decide; meta's writes, images and registration; segment's
-// logs; tiering with uploader, manifests, retention, eviction, sweeps, cold reads
-// and their cache. process.go, start.go, roles.go and leader.go hold them together
-// as package broker does, without the protocol. The pointer's fence is broker's
-// own; who may fetch is the same few lines again.
+// logs, and when a disk is full; tiering with uploader, manifests, retention,
+// eviction, sweeps, cold reads and their cache. process.go, start.go, roles.go and
+// leader.go hold them together as package broker does, without the protocol. The
+// pointer's fence is broker's own; who may fetch is the same few lines again.
 //
 // # What is a model
 //
@@ -53,7 +53,8 @@
 // Clients write with acks=all as idempotent producers, and with acks=1 without a
 // thought; they check what they read, and that who says it leads isn't older than
 // the lease lets it be (A10, A11). At the end everything heals, by itself and
-// within a minute: all in sync, all archived; then the whole log is read through
+// within a minute: all in sync, all archived. In one seed of three a leader's disk is
+// filled then: another leads, and writes go on. Then the whole log is read through
 // every replica, hot and cold.
 //
 // # A seed

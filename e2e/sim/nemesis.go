@@ -129,7 +129,7 @@ func (w *world) fault(m *machine, r *rand.Rand) (what string, do func()) {
 		return "disk full", func() {
 			m.full = true
 			m.proc.faults.SetQuota(r.Int64N(3000))
-			w.s.after(fmt.Sprintf("%v has space", m), short, func() { w.space(m) })
+			w.s.after(fmt.Sprintf("%v has space", m), long/2, func() { w.space(m) })
 		}
 	}
 	return "", nil

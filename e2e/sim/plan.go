@@ -39,6 +39,11 @@ type plan struct {
 	// unclean: losses of power may take more than the replicas can bear, and only
 	// what no disk holds may be gone.
 	unclean bool
+	// reserve is log.dir.min.free.bytes; -1 for none: then it is failing writes that
+	// tell of a full disk.
+	reserve int64
+	// fills: in the end, when all is well, a leader's disk is filled.
+	fills bool
 }
 
 func newPlan(seed uint64) plan {
@@ -73,6 +78,11 @@ func newPlan(seed uint64) plan {
 	}
 	p.deletes = r.IntN(3) == 0
 	p.unclean = p.flushMessages == 1 && r.IntN(2) == 0
+	p.reserve = -1
+	if r.IntN(2) == 0 {
+		p.reserve = 2000
+	}
+	p.fills = r.IntN(3) == 0
 	return p
 }
 

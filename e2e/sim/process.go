@@ -341,6 +341,35 @@ func (p *process) readmitted(s []meta.PartitionState) {
 	})
 }
 
+// watchDisk lists this broker's disk as full while it is, as the broker does, but in
+// a hurry.
+func (p *process) watchDisk() {
+	patience := segment.Patience{Full: 400 * time.Millisecond, Room: 800 * time.Millisecond}
+	var f segment.Fullness
+	for p.pause(p.ctx, "looks at its disk", 250*time.Millisecond) == nil {
+		f = f.Look(time.Now(), p.dir.Space(), patience)
+		reg := p.reg.Load()
+		p.cluster.Lock()
+		mine := p.cluster.offline[p.m.id]
+		p.cluster.Unlock()
+		if reg == nil || mine.IsFull(reg.Epoch) == f.Full {
+			continue
+		}
+		err := p.list(func(o *meta.Offline) bool {
+			if o.IsFull(reg.Epoch) == f.Full {
+				return false
+			}
+			o.Full = 0
+			if f.Full {
+				o.Full = reg.Epoch
+				p.w.counts.add("disks listed as full", 1)
+			}
+			return true
+		})
+		p.log.note("lists its disk as full, %t: %v", f.Full, err)
+	}
+}
+
 // checkpoint writes the checkpoints now and then, as the broker does.
 func (p *process) checkpoint() {
 	for p.pause(p.ctx, "checkpoints", 2*time.Second) == nil {

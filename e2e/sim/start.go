@@ -17,7 +17,7 @@ import (
 
 // open opens everything that is on the disk, as broker.join does.
 func (p *process) open(ctx context.Context) (err error) {
-	if p.dir, err = segment.OpenDir(segment.DirConfig{Path: dataDir, FS: p.fs, MinFreeBytes: -1, Now: p.m.now, Log: p.log.logger()}); err != nil {
+	if p.dir, err = segment.OpenDir(segment.DirConfig{Path: dataDir, FS: p.fs, MinFreeBytes: p.w.plan.reserve, Now: p.m.now, Log: p.log.logger()}); err != nil {
 		return err
 	}
 	if err := p.retry(ctx, "reads everything", func() (err error) {
@@ -70,6 +70,7 @@ func (p *process) open(ctx context.Context) (err error) {
 	}
 	p.run(p.propose)
 	p.run(p.checkpoint)
+	p.run(p.watchDisk)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -242,6 +243,10 @@ func (w *world) heal() {
 	if w.failed() == nil && w.whole() && !w.archivedTo(due) {
 		w.fail("the archive doesn't catch up with %v: %s", due, w.describe())
 	}
+	if w.failed() == nil && w.plan.fills {
+		w.fill()
+		deadline = time.Now().Add(time.Minute)
+	}
 	w.stop()
 	w.s.run(func() bool {
 		return w.failed() != nil || w.level() || time.Now().After(deadline)
@@ -252,6 +257,56 @@ func (w *world) heal() {
 	if w.failed() == nil {
 		w.readAll()
 	}
+}
+
+// fill fills the disk of a leader, for a while. Others lead for it, though it is still
+// in sync, and writes are acknowledged; then it leads again what it is preferred for.
+func (w *world) fill() {
+	m := w.machines[w.leader(0)]
+	w.s.trace.note("world", "fills the disk of %v", m)
+	acked := 0
+	w.wait("its disk is full, and it leads on", func() bool {
+		if w.plan.reserve >= 0 {
+			m.proc.dir.SetReserve(math.MaxInt64)
+		} else {
+			m.proc.faults.SetQuota(0) // what is deleted, somebody else takes
+		}
+		acked = w.counts.of("acknowledged writes")
+		return w.leads(m) == 0
+	})
+	w.wait("its disk is full, and nothing is acknowledged", func() bool { return w.counts.of("acknowledged writes") >= acked+10 })
+	m.proc.dir.SetReserve(w.plan.reserve)
+	m.proc.faults.SetQuota(-1)
+	w.wait("its disk has room, and it isn't in sync", w.whole)
+	if w.plan.balance > 0 {
+		w.wait("its disk has room, and it doesn't lead what it should", func() bool {
+			for part, t := range w.tree {
+				if int32(part%brokers) == m.id && t.state.Leader.ID != m.id {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
+
+// wait waits until ok, within half a minute, or fails in words.
+func (w *world) wait(otherwise string, ok func() bool) {
+	deadline := time.Now().Add(30 * time.Second)
+	w.s.run(func() bool { return w.failed() != nil || ok() || time.Now().After(deadline) }, w.step)
+	if w.failed() == nil && !ok() {
+		w.fail("%s: %s", otherwise, w.describe())
+	}
+}
+
+// leads counts the partitions that m leads, by the metadata.
+func (w *world) leads(m *machine) (n int) {
+	for _, t := range w.tree {
+		if t.state.Leader.ID == m.id {
+			n++
+		}
+	}
+	return n
 }
 
 // whole: every replica runs and is in sync.

@@ -94,6 +94,7 @@ type Why string
 const (
 	Created    Why = "created"
 	Elected    Why = "elected"               // out of the ISR
+	Relieved   Why = "elected, disk full"    // the same; the leader's disk is too full
 	Preferred  Why = "elected, preferred"    // the leadership is given back
 	Eligible   Why = "elected, eligible"     // out of the eligible members
 	Unclean    Why = "elected, unclean"      // may lack what was committed
@@ -204,10 +205,8 @@ func (p *partition) decide() (meta.PartitionState, Why) {
 	if s, ok := p.finish(); ok {
 		return s, Moved
 	}
-	if p.draining(p.state.Leader.ID) {
-		if s, ok := p.relieve(); ok {
-			return s, Elected
-		}
+	if s, why := p.relieve(); why != "" {
+		return s, why
 	}
 	if s, ok := p.prefer(); ok {
 		return s, Preferred
@@ -221,8 +220,22 @@ func (p *partition) decide() (meta.PartitionState, Why) {
 // givenUp: the broker has lost this partition, or must discard what it has (S7).
 func (p *partition) givenUp(id int32) bool { return p.Image.Offline[id].Lists(p.topic.ID, p.index) }
 
-// draining: the broker wants to lead nothing, if somebody else can.
-func (d *decider) draining(id int32) bool {
-	until := d.Image.Offline[id].Draining
-	return until != 0 && until == d.live[id].Epoch
+// reluctance is how little a broker wants to lead.
+type reluctance int
+
+const (
+	willing  reluctance = iota
+	full                // its disk takes no records; better than none, for it serves reads
+	draining            // it is about to go
+)
+
+func (d *decider) reluctance(id int32) reluctance {
+	o, epoch := d.Image.Offline[id], d.live[id].Epoch
+	switch {
+	case o.Drains(epoch):
+		return draining
+	case o.IsFull(epoch):
+		return full
+	}
+	return willing
 }

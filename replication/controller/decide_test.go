@@ -19,6 +19,8 @@ import (
 //	gone    ID                    its registration is gone
 //	offline ID TOPIC-N,…          what it gives up
 //	drain   ID                    it gives up everything
+//	full    ID                    its disk is full
+//	room    ID                    it gives up nothing
 //	topic   NAME replicas=1,2:2,1 min=N unclean deleting
 //	state   NAME-N leader=M epoch=N isr=M,… eligible=M,…
 //	reassign NAME-N to=1,2        an operator's wish
@@ -81,6 +83,12 @@ func (c *cluster) do(cmd scenariotest.Command) {
 		c.img.Offline[id()] = o
 	case "drain":
 		c.img.Offline[id()] = meta.Offline{Broker: id(), Draining: c.img.Registrations[id()].Epoch}
+	case "full":
+		o := c.img.Offline[id()]
+		o.Full = c.img.Registrations[id()].Epoch
+		c.img.Offline[id()] = o
+	case "room":
+		delete(c.img.Offline, id())
 	case "topic":
 		topic := &meta.TopicImage{Topic: meta.Topic{Name: name}}
 		copy(topic.ID[:], name)

@@ -11,7 +11,9 @@
 // epoch is raised, and
 //
 //  1. the first replica that is in the ISR, registered, and still holds what it
-//     was counted for, leads; the ISR keeps those of whom that is true;
+//     was counted for, leads; the ISR keeps those of whom that is true. Of several
+//     one whose disk is full comes last but one, one that is draining last, here
+//     as in 2 and 3;
 //  2. else the first such eligible member leads, alone in the ISR;
 //  3. else, where the topic allows unclean elections or an operator asks for one,
 //     the first live replica;
@@ -23,9 +25,11 @@
 //
 // # Who leads without need
 //
-// A leader that is draining hands over to another in sync. The preferred leader,
-// the first replica, gets its leadership back when an operator wishes it, or when
-// too many of its partitions are led by others; only if it is in sync.
+// A leader that is draining hands over to another in sync. So does one whose disk is
+// full, to one that has room: it stays in the ISR, and where nobody has room, it
+// leads on. The preferred leader, the first replica, gets its leadership back when an
+// operator wishes it, or when too many of its partitions are led by others; only if it
+// is in sync, and neither draining nor full.
 //
 // # A reassignment
 //

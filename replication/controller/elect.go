@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"slices"
 
 	"firn/replication/isr"
@@ -10,12 +11,7 @@ import (
 // create makes the first state. All live replicas are in sync, for there is
 // nothing yet to have; with none alive the partition has to wait for one.
 func (p *partition) create() (meta.PartitionState, Why) {
-	var s meta.PartitionState
-	for _, id := range p.replicas {
-		if r, ok := p.live[id]; ok && !p.givenUp(id) {
-			s.ISR = append(s.ISR, r.Member())
-		}
-	}
+	s := meta.PartitionState{ISR: p.there()}
 	if len(s.ISR) == 0 {
 		return s, ""
 	}
@@ -30,16 +26,25 @@ func (p *partition) led() bool {
 	return ok && r.Epoch == l.Epoch && slices.Contains(p.replicas, l.ID) && !p.givenUp(l.ID)
 }
 
-// relieve elects another than the leader, who is draining; not if nobody else
-// is in sync: it is still better than none.
-func (p *partition) relieve() (meta.PartitionState, bool) {
+// relieve elects another than a leader who is draining or whose disk is full; not if
+// nobody else in sync wants to lead more than it does: it is still better than none.
+// It stays in the ISR, for it still holds what it was counted for.
+func (p *partition) relieve() (meta.PartitionState, Why) {
+	now := p.reluctance(p.state.Leader.ID)
+	if now == willing {
+		return p.state, ""
+	}
 	in := p.holding(p.state.ISR)
-	if len(in) == 0 || p.draining(in[0].ID) {
-		return p.state, false
+	if len(in) == 0 || p.reluctance(in[0].ID) >= now {
+		return p.state, ""
+	}
+	why := Elected
+	if now == full {
+		why = Relieved
 	}
 	s := p.state
 	s.LeaderEpoch++
-	return p.ledBy(s, in, Elected), true
+	return p.ledBy(s, in, why), why
 }
 
 // elect raises the epoch and looks for a leader.
@@ -53,10 +58,8 @@ func (p *partition) elect() (meta.PartitionState, Why) {
 		return p.ledBy(s, el[:1], Eligible), Eligible
 	}
 	if p.rules.Unclean || p.wished(meta.UncleanElection) {
-		for _, id := range p.replicas {
-			if r, ok := p.live[id]; ok && !p.givenUp(id) {
-				return p.ledBy(s, []meta.Member{r.Member()}, Unclean), Unclean
-			}
+		if there := p.there(); len(there) > 0 {
+			return p.ledBy(s, there[:1], Unclean), Unclean
 		}
 	}
 	if m, why := p.furthest(); why != "" {
@@ -70,24 +73,21 @@ func (p *partition) elect() (meta.PartitionState, Why) {
 }
 
 // holding are those of set that could lead with all that they were counted for,
-// in their present registrations, in the order of the replicas; who is draining last.
+// in their present registrations, as there() sorts them.
 func (p *partition) holding(set []meta.Member) []meta.Member {
+	return slices.DeleteFunc(p.there(), func(m meta.Member) bool { return !slices.ContainsFunc(set, p.live[m.ID].Holds) })
+}
+
+// there are the replicas that are registered and haven't given the partition up, in
+// the order of the replicas; who wants least to lead last.
+func (p *partition) there() []meta.Member {
 	var found []meta.Member
 	for _, id := range p.replicas {
-		r, ok := p.live[id]
-		if ok && !p.givenUp(id) && slices.ContainsFunc(set, r.Holds) {
+		if r, ok := p.live[id]; ok && !p.givenUp(id) {
 			found = append(found, r.Member())
 		}
 	}
-	slices.SortStableFunc(found, func(a, b meta.Member) int {
-		switch x, y := p.draining(a.ID), p.draining(b.ID); {
-		case x == y:
-			return 0
-		case x:
-			return 1
-		}
-		return -1
-	})
+	slices.SortStableFunc(found, func(a, b meta.Member) int { return cmp.Compare(p.reluctance(a.ID), p.reluctance(b.ID)) })
 	return found
 }
 

@@ -27,7 +27,7 @@ func TestWhatDecideNeverDoes(t *testing.T) {
 			}
 		}
 	}
-	for _, why := range []Why{Created, Elected, Preferred, Eligible, Unclean, Recovered, Furthest, Moved, Expelled, Leaderless} {
+	for _, why := range []Why{Created, Elected, Relieved, Preferred, Eligible, Unclean, Recovered, Furthest, Moved, Expelled, Leaderless} {
 		if count[why] == 0 {
 			t.Errorf("%q never happened", why)
 		}
@@ -103,6 +103,9 @@ func (w *world) disturb() {
 				o.Draining = w.img.Registrations[id].Epoch
 			}
 			if w.r.IntN(2) == 0 {
+				o.Full = w.img.Registrations[id].Epoch
+			}
+			if w.r.IntN(2) == 0 {
 				o.Add(meta.Lost{Topic: meta.TopicID{1}, Partition: 0})
 			}
 			w.img.Offline[id] = o
@@ -176,6 +179,9 @@ func (w *world) settle(count map[Why]int) error {
 			}
 		}
 		if len(plan.Changes)+len(plan.Moves)+len(plan.Granted) == 0 {
+			if err := w.atRest(); err != nil {
+				return err
+			}
 			if len(plan.Ask) == 0 || round > 4 {
 				return nil
 			}
@@ -183,6 +189,25 @@ func (w *world) settle(count map[Why]int) error {
 		}
 		if round == 7 {
 			return fmt.Errorf("doesn't come to rest: %+v\non %+v", plan, before)
+		}
+	}
+	return nil
+}
+
+// atRest: where somebody in sync has room, nobody leads whose disk is full.
+func (w *world) atRest() error {
+	live := w.img.Registered()
+	for _, t := range w.img.Topics {
+		for p, s := range t.States {
+			if l := s.Leader; l == meta.NoLeader || !w.img.Offline[l.ID].IsFull(live[l.ID].Epoch) || w.img.Offline[l.ID].Drains(live[l.ID].Epoch) {
+				continue
+			}
+			for _, m := range s.ISR {
+				o, reg := w.img.Offline[m.ID], live[m.ID]
+				if slices.Contains(t.Replicas[p], m.ID) && reg.Holds(m) && !o.IsFull(reg.Epoch) && !o.Drains(reg.Epoch) && !o.Lists(t.ID, int32(p)) {
+					return fmt.Errorf("%s-%d is led by %v, whose disk is full; %v has room", t.Name, p, s.Leader, m)
+				}
+			}
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 func (p *partition) prefer() (meta.PartitionState, bool) {
 	first := p.replicas[0] // of those that stay, too: those that leave are the last
 	wanted := p.wished(meta.PreferredElection) || p.unbalanced[first] && !p.topic.Moving(p.index)
-	if !wanted || p.state.Leader.ID == first || p.draining(first) {
+	if !wanted || p.state.Leader.ID == first || p.reluctance(first) != willing {
 		return p.state, false
 	}
 	in := leaderFirst(p.holding(p.state.ISR), first)

@@ -16,7 +16,7 @@
 //	/firn/brokers/<id>                       persistent: broker epoch, valid-from (R6)
 //	/firn/topics/<topicId>                   is there while the topic is
 //	/firn/tier/<topicId>/<p>                 the archive's pointer (T3)
-//	/firn/offline/<id>                       what a broker gives up (S7)
+//	/firn/offline/<id>                       what a broker gives up: replicas (S7), leads
 //	/firn/lease/<id>                         ephemeral: rewritten to keep a lease
 //	/firn/purge/<topicId>                    tombstone of a deleted topic: its archive, and its
 //	                                         logs on brokers that were away

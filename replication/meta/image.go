@@ -159,7 +159,7 @@ func (img *Image) readBrokers(ctx context.Context, s Store) error {
 	}
 	if err := eachBroker(ctx, s, offline, func(id int32, n Node) error {
 		o, err := decodeOffline(id, n)
-		if len(o.Partitions) > 0 || o.Draining != 0 {
+		if len(o.Partitions) > 0 || o.Draining != 0 || o.Full != 0 {
 			given[id] = o
 		}
 		return err

@@ -6,15 +6,22 @@ import (
 	"slices"
 )
 
-// Offline is what a broker gives up (S7): partitions whose replica here doesn't
-// hold, whatever the registration says.
+// Offline is what a broker gives up: partitions whose replica here doesn't hold,
+// whatever the registration says (S7), and leads, which others are to take over.
+//
+//	{"version": 1, "partitions": {"<topicId>": [0, 3]}, "draining": 7, "full": 7}
+//
+// What is false is left out of it.
 type Offline struct {
 	Broker     int32
 	Partitions map[TopicID][]int32 // sorted
 	// Draining is the broker epoch that ends with the draining under way, 0 for none.
 	Draining int64
-	Version  int32
-	Rev      int64
+	// Full is the broker epoch in which the disk is too full to lead on, 0 for none:
+	// a later registration has not said so.
+	Full    int64
+	Version int32
+	Rev     int64
 }
 
 // Lost names a partition that a broker gives up.
@@ -27,6 +34,7 @@ type offlineJSON struct {
 	Version    int                `json:"version"`
 	Partitions map[string][]int32 `json:"partitions"`
 	Draining   int64              `json:"draining,omitempty"`
+	Full       int64              `json:"full,omitempty"`
 }
 
 // Add lists further partitions.
@@ -62,9 +70,15 @@ func (o Offline) Lists(topic TopicID, partition int32) bool {
 	return found
 }
 
+// Drains: in the registration of this epoch, the broker is about to go.
+func (o Offline) Drains(epoch int64) bool { return o.Draining != 0 && o.Draining == epoch }
+
+// IsFull: in the registration of this epoch, its disk is too full to lead on.
+func (o Offline) IsFull(epoch int64) bool { return o.Full != 0 && o.Full == epoch }
+
 // encodeOffline is the value of o's node.
 func encodeOffline(o Offline) []byte {
-	j := offlineJSON{Version: 1, Partitions: make(map[string][]int32), Draining: o.Draining}
+	j := offlineJSON{Version: 1, Partitions: make(map[string][]int32), Draining: o.Draining, Full: o.Full}
 	for id, ps := range o.Partitions {
 		j.Partitions[id.String()] = ps
 	}
@@ -78,7 +92,7 @@ func decodeOffline(broker int32, n Node) (Offline, error) {
 	if err := decode(what, n.Value, &j); err != nil {
 		return Offline{}, err
 	}
-	o := Offline{Broker: broker, Draining: j.Draining, Version: n.Version, Rev: n.Rev}
+	o := Offline{Broker: broker, Draining: j.Draining, Full: j.Full, Version: n.Version, Rev: n.Rev}
 	for key, ps := range j.Partitions {
 		id, err := parseTopicID(key)
 		if err != nil {

@@ -45,7 +45,7 @@ func BrokerPath(id int32) string { return brokerIDs + "/" + itoa(id) }
 // RegistrationPath is the persistent node with a broker's epoch (R6).
 func RegistrationPath(id int32) string { return registrations + "/" + itoa(id) }
 
-// offlinePath is where a broker lists what it gives up (S7).
+// offlinePath is where a broker lists what it gives up.
 func offlinePath(id int32) string { return offline + "/" + itoa(id) }
 
 // leasePath is what a broker writes to keep its lease.

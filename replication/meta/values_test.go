@@ -80,7 +80,7 @@ func TestValuesComeBack(t *testing.T) {
 	p, err := decodePointer(node(EncodePointer(pointer)))
 	check("pointer", p, pointer, err)
 
-	offline := Offline{Broker: 1, Draining: 4, Version: 5, Rev: 6}
+	offline := Offline{Broker: 1, Draining: 4, Full: 3, Version: 5, Rev: 6}
 	offline.Add(Lost{idA, 2}, Lost{idA, 0}, Lost{idA, 2})
 	o, err := decodeOffline(1, node(encodeOffline(offline)))
 	check("offline", o, offline, err)
@@ -185,6 +185,25 @@ func FuzzDecode(f *testing.F) {
 		_, _ = DecodePurge(idA, n)
 		_, _ = decodeElection("e", n)
 	})
+}
+
+// An older broker reads what a newer one has listed, and the other way round.
+func TestOfflineListsOfOtherVersions(t *testing.T) {
+	o, err := decodeOffline(1, Node{Value: []byte(`{"version":1,"partitions":{},"draining":4}`)})
+	if err != nil || !o.Drains(4) || o.IsFull(4) || o.IsFull(0) {
+		t.Errorf("without the field: %+v, %v", o, err)
+	}
+	var old struct {
+		Version    int                `json:"version"`
+		Partitions map[string][]int32 `json:"partitions"`
+		Draining   int64              `json:"draining,omitempty"`
+	}
+	if err := decode("offline", encodeOffline(Offline{Broker: 1, Draining: 4, Full: 5}), &old); err != nil || old.Version != 1 || old.Draining != 4 {
+		t.Errorf("read by who doesn't know the field: %+v, %v", old, err)
+	}
+	if got := string(encodeOffline(Offline{Broker: 1})); got != `{"version":1,"partitions":{}}` {
+		t.Errorf("nothing given up: %s", got)
+	}
 }
 
 func TestCheckPath(t *testing.T) {

@@ -83,6 +83,62 @@ func testGoneBrokers(c *contract) {
 	}
 }
 
+// testGivenUp: what a broker gives up, its leads while its disk is full among it, is
+// in the others' picture with the next note, and with what it lists besides; it
+// ends with the registration.
+func testGivenUp(c *contract) {
+	if err := meta.Init(c.ctx, c.Store); err != nil {
+		c.Fatal(err)
+	}
+	other, _ := c.another()
+	in := meta.Incarnation{Broker: meta.Broker{ID: 7, StorageID: "disk"}, Intend: func(int64) error { return nil }}
+	img, last, err := meta.Begin(c.ctx, c.Store)
+	if err != nil {
+		c.Fatal(err)
+	}
+	full := func() bool {
+		reg, there := img.Registered()[7]
+		return there && img.Offline[7].IsFull(reg.Epoch)
+	}
+	follow := func(want bool) {
+		c.Helper()
+		for full() != want {
+			notes, err := c.Changes(c.ctx, last)
+			if err == nil {
+				err = img.Update(c.ctx, c.Store, notes)
+			}
+			if err != nil {
+				c.Fatal(err)
+			}
+			last = notes[len(notes)-1].Number
+		}
+	}
+	lost := meta.Lost{Topic: meta.TopicID{1}, Partition: 3}
+	for range 2 {
+		reg, err := meta.Register(c.ctx, other.Store, in)
+		if err != nil {
+			c.Fatal(err)
+		}
+		in.LastEpoch = reg.Epoch
+		follow(false)
+		for _, epoch := range []int64{reg.Epoch, 0, reg.Epoch} {
+			o, err := meta.LoadOffline(c.ctx, other.Store, 7)
+			if err != nil {
+				c.Fatal(err)
+			}
+			o.Full = epoch
+			o.Add(lost)
+			if err := meta.SetOffline(o).With(reg.Fence()...).Commit(c.ctx, other.Store); err != nil {
+				c.Fatal(err)
+			}
+			follow(epoch != 0)
+			if !img.Offline[7].Lists(lost.Topic, lost.Partition) {
+				c.Fatalf("listed is %+v", img.Offline[7])
+			}
+		}
+	}
+}
+
 // testOneOrder: two sessions see the notes of both in the same order.
 func testOneOrder(c *contract) {
 	other, _ := c.another()

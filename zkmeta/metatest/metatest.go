@@ -53,6 +53,7 @@ func Run(t *testing.T, open func(*testing.T) Harness) {
 		{"OthersWrites", testOthers, true},
 		{"OthersEphemerals", testOthersEphemerals, true},
 		{"GoneBrokersAreTold", testGoneBrokers, true},
+		{"WhatIsGivenUpIsTold", testGivenUp, true},
 		{"OneOrderOfNotes", testOneOrder, true},
 		{"NewestNote", testNewest, true},
 	} {
