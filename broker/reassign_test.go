@@ -127,6 +127,7 @@ func TestLeadersOnDemand(t *testing.T) {
 	c.inSyncWith("t", 1, 2, 3)
 	c.crash(1)
 	c.inSyncWith("t", 2, 3)
+	c.await("broker 2 leads", leads(2)) // who doesn't know yet sees no need of an election
 	if got := c.node(2).elect(0, "t", 0); got[0] != kerr.PreferredLeaderNotAvailable.Code {
 		t.Errorf("while broker 1 is away: code %d", got[0])
 	}
