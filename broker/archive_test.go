@@ -122,9 +122,14 @@ func TestABrokerStartsBesideAStoreThatHangs(t *testing.T) {
 	n.stop()
 	n.archiveWait = time.Millisecond
 	n.archive = objstore.Inject(n.archive, func(objstore.Op) objstore.Fault { return objstore.Fault{Hold: make(chan struct{})} })
-	began := time.Now()
-	n.start()
-	if took := time.Since(began); took >= archiveStartWait {
+	took := archiveStartWait
+	for tries := 0; took >= archiveStartWait && tries < 5; tries++ { // the machine may stand still for as long
+		n.stop()
+		began := time.Now()
+		n.start()
+		took = time.Since(began)
+	}
+	if took >= archiveStartWait {
 		t.Errorf("started after %v", took)
 	}
 	n.fill("t", 5)

@@ -129,7 +129,7 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("Get = %v", err)
 	}
 	wantLost(t, lost)
-	if took := time.Since(began); took > 30*time.Second { // it takes no time, but must not take the session's
+	if took := time.Since(began); took > 38*time.Second { // it takes a second or so; a connection that nobody answers lasts 40
 		t.Errorf("told after %v", took)
 	}
 	if err := <-waiting; !errors.Is(err, meta.ErrClosed) {
@@ -236,7 +236,7 @@ func TestDeadlines(t *testing.T) {
 	if _, err := s.Get(bounded(t, time.Second), "/a"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Get = %v", err)
 	}
-	if took := time.Since(began); took > 30*time.Second { // the connection lasts 40
+	if took := time.Since(began); took > 38*time.Second { // the connection lasts 40
 		t.Errorf("two requests, the second for a second, took %v", took)
 	}
 	e.Nodes[0].Resume()
