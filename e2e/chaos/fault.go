@@ -169,8 +169,9 @@ func killAll(v *victims) (func(context.Context) error, error) {
 	return again(v.Brokers...), nil
 }
 
-// stopTime is how long a broker may take to stop.
-const stopTime = 30 * time.Second
+// stopTime is how long a broker may take to stop: it syncs all its logs, on a disk
+// that others may keep busy.
+const stopTime = 2 * time.Minute
 
 func stop(role string) func(*victims) (func(context.Context) error, error) {
 	return func(v *victims) (func(context.Context) error, error) {
