@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -243,6 +244,36 @@ func TestReserveHoldsBetweenChecks(t *testing.T) {
 		if err != nil || n > reserve/batchBytes+1 {
 			t.Fatalf("append %d: %v; %+v", n, err, d.Space())
 		}
+	}
+}
+
+// TestReserveHoldsBesideAnArchive: on a disk that an archive takes as much of as the
+// log does, behind the log's back, the reserve is noticed in time.
+func TestReserveHoldsBesideAnArchive(t *testing.T) {
+	const reserve, batchBytes = 50_000, 2_000
+	fsys := vfs.Inject(vfs.NewMem(), nil)
+	c := quiet(fsys)
+	c.MinFreeBytes = reserve
+	fsys.SetQuota(3 * reserve)
+	d := openDir(t, c)
+	l := openLog(t, d, Options{})
+	archive, err := fsys.OpenFile("/archive", os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	for n := int64(0); ; n++ {
+		if _, err := l.Append(records(1, batchBytes, testNow), AppendOptions{Now: testNow}); errors.Is(err, ErrNoSpace) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := archive.WriteAt(make([]byte, batchBytes), n*batchBytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := d.Space(); s.Free < reserve-4*batchBytes {
+		t.Errorf("%d bytes are free, the reserve is %d", s.Free, reserve)
 	}
 }
 

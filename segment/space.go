@@ -17,6 +17,8 @@ type space struct {
 	refused atomic.Int64
 	free    atomic.Int64
 	total   atomic.Int64
+	// lookAt is how much is left, as counted, when the disk is to be looked at again.
+	lookAt atomic.Int64
 }
 
 // Space is how the disk of a log directory stands.
@@ -44,15 +46,18 @@ func (s *space) check() (changed bool) {
 	}
 	s.free.Store(free)
 	s.total.Store(total)
-	low := free < s.reserveOf(total)
+	reserve := s.reserveOf(total)
+	s.lookAt.Store(free - (free-reserve)/4)
+	low := free < reserve
 	return s.low.Swap(low) != low
 }
 
 // spent counts bytes that were written since the last check, and tells that they
 // may have brought the disk below its reserve: between two checks a fast disk
-// takes more than the reserve.
+// takes more than the reserve. A quarter of what was above it is enough for that,
+// for an archive on the same disk writes what the log does, at times faster.
 func (s *space) spent(n int) (mayBeLow bool) {
-	return s.free.Add(-int64(n)) < s.reserveOf(s.total.Load()) && !s.low.Load()
+	return s.free.Add(-int64(n)) < s.lookAt.Load() && !s.low.Load()
 }
 
 func (s *space) reserveOf(total int64) int64 {
