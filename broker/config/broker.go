@@ -47,6 +47,21 @@ type Static struct {
 	Profile map[string]string
 }
 
+// where says which layer a key's value is from.
+func (s Static) where(name string) string {
+	in := func(layer map[string]string) bool { _, ok := layer[name]; return ok }
+	switch {
+	case in(s.Set):
+		return "--set " + name
+	case in(s.Env):
+		return "environment variable " + envName(name)
+	case in(s.File):
+		return "in the configuration file"
+	default:
+		return "not set"
+	}
+}
+
 // NewBroker resolves static layers. It returns warnings for people, one line
 // each, and an error that says what to do if a value is wrong or can't be honoured.
 func NewBroker(reg *Registry, s Static) (*Broker, []string, error) {
@@ -192,13 +207,20 @@ func (b *Broker) review(s Static) ([]string, error) {
 			warn = append(warn, name+" is accepted and has no effect")
 		}
 		if known {
-			if err := k.Check(value); err != nil && value != "" {
-				return nil, err
+			// An empty value is no number: a broker that took it for 0 would delete
+			// everything where log.retention.ms comes of a variable that isn't set.
+			if err := k.Check(value); err != nil {
+				return nil, fmt.Errorf("config: %w (%s)", err, s.where(name))
 			}
 		}
 	}
 	if kraft {
 		warn = append(warn, "keys of KRaft (process.roles, controller.quorum.* and the like) have no effect: a broker needs no quorum here")
+	}
+	for _, name := range []string{"log.dirs", "log.dir"} {
+		if v, ok := b.static[name]; ok && len(SplitList(v)) == 0 {
+			return nil, fmt.Errorf("config: %s is empty (%s): name a directory, or remove the key", name, s.where(name))
+		}
 	}
 	if dirs := SplitList(b.static["log.dirs"]); len(dirs) > 1 {
 		return nil, fmt.Errorf("config: log.dirs names %d directories; this broker keeps all logs in one: name one, or join the disks below the file system", len(dirs))

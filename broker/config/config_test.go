@@ -76,9 +76,46 @@ func TestRefusals(t *testing.T) {
 func TestARefusalNamesTheKeyThatWasWritten(t *testing.T) {
 	for _, key := range []string{"broker.id", "node.id"} {
 		_, _, err := NewBroker(NewRegistry(), Static{Set: map[string]string{key: "-5"}})
-		if err == nil || !strings.Contains(err.Error(), key+" is -5") {
+		if err == nil || !strings.Contains(err.Error(), "for configuration "+key+": ") {
 			t.Errorf("%s=-5: %v", key, err)
 		}
+	}
+}
+
+// TestAnEmptyValueIsNoNumber: as in Kafka; log.retention.ms= was once 0, and
+// deleted everything, the archive included.
+func TestAnEmptyValueIsNoNumber(t *testing.T) {
+	for key, want := range map[string]string{
+		"log.retention.ms":                "Invalid value  for configuration log.retention.ms: Not a number of type LONG",
+		"log.retention.hours":             "Not a number of type INT",
+		"log.segment.bytes":               "Not a number of type INT",
+		"offsets.topic.num.partitions":    "Not a number of type INT",
+		"min.insync.replicas":             "Not a number of type INT",
+		"archive.delete.grace.ms":         "Not a number of type LONG",
+		"log.cleaner.min.cleanable.ratio": "Not a number of type DOUBLE",
+		"auto.create.topics.enable":       "Expected value to be either true or false",
+		"compression.type":                "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer",
+		"log.dirs":                        "log.dirs is empty",
+	} {
+		for _, s := range []struct {
+			layer Static
+			where string
+		}{
+			{Static{Set: map[string]string{key: ""}}, "--set " + key},
+			{Static{Env: map[string]string{key: ""}}, "environment variable KAFKA_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))},
+			{Static{File: map[string]string{key: ""}}, "in the configuration file"},
+			{Static{File: map[string]string{key: " "}}, "in the configuration file"},
+		} {
+			_, _, err := NewBroker(NewRegistry(), s.layer)
+			if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "value   for", "value  for"), want) || !strings.Contains(err.Error(), s.where) {
+				t.Errorf("empty %s: %v, want %q and %q", key, err, want, s.where)
+			}
+		}
+	}
+	mustBroker(t, Static{Set: map[string]string{"archive.url": "", "admin.listener": "", "advertised.listeners": "", "broker.rack": "",
+		"log.cleanup.policy": "", "zookeeper.connect": "", "replica.selector.class": "", "authorizer.class.name": ""}})
+	if err := mustBroker(t, Static{}).CheckTopic("t", nil, map[string]string{"retention.ms": ""}); err == nil {
+		t.Error("a topic took an empty retention.ms")
 	}
 }
 

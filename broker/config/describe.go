@@ -114,7 +114,7 @@ func (b *Broker) CheckDynamic(changes map[string]string, own bool) error {
 			return problem("%s can't be set: this broker has no TLS or SASL yet", name)
 		}
 		if err := k.Check(v); err != nil {
-			return problem("Invalid value %s for configuration %s: %v", v, name, err)
+			return err
 		}
 	}
 	return nil

@@ -149,6 +149,11 @@ func FromEnv(environ []string) map[string]string {
 	return out
 }
 
+// envName is the variable that FromEnv reads a key from.
+func envName(key string) string {
+	return "KAFKA_" + strings.ToUpper(strings.NewReplacer("-", "___", "_", "__", ".", "_").Replace(key))
+}
+
 // scriptVariable: a KAFKA_ variable that configures Java or the start scripts.
 func scriptVariable(rest string) bool {
 	switch rest {

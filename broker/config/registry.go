@@ -189,7 +189,8 @@ func (k *Key) listed() bool {
 	return k.Stance != StanceUnknown && !strings.Contains(k.Name, "<") && k.Stance != StanceDropped
 }
 
-// Check tells whether value is one that the key takes.
+// Check tells whether value is one that the key takes, in Kafka's words where it
+// isn't; its errors are *Problem. An empty value is one only for keys of words.
 func (k *Key) Check(value string) error {
 	v := strings.TrimSpace(value)
 	var n float64
@@ -197,7 +198,7 @@ func (k *Key) Check(value string) error {
 	switch k.Type {
 	case TypeBoolean:
 		if l := strings.ToLower(v); l != "true" && l != "false" {
-			return fmt.Errorf("config: %s is %q, want true or false", k.Name, value)
+			return k.invalid(value, "Expected value to be either true or false")
 		}
 		return nil
 	case TypeInt, TypeLong, TypeShort:
@@ -206,26 +207,38 @@ func (k *Key) Check(value string) error {
 		i, err = strconv.ParseInt(v, 10, bits)
 		n = float64(i)
 	case TypeDouble:
-		n, err = strconv.ParseFloat(v, 64)
+		if n, err = strconv.ParseFloat(v, 64); math.IsNaN(n) {
+			err = strconv.ErrRange
+		}
 	default:
 		return k.checkWords(v)
 	}
 	if err != nil {
-		return fmt.Errorf("config: %s is %q, want a number of type %s", k.Name, value, k.Type)
+		return k.invalid(value, "Not a number of type "+strings.ToUpper(string(k.Type)))
 	}
 	lo, hi, also, ok := k.bounds()
-	if ok && (n < lo || n > hi) && !slices.Contains(also, n) {
-		return fmt.Errorf("config: %s is %s, outside %s", k.Name, v, k.Valid)
+	switch {
+	case !ok || slices.Contains(also, n) || n >= lo && n <= hi:
+		return nil
+	case len(also) > 0:
+		return k.invalid(v, fmt.Sprintf("Value must be between %.f and %.f or equal to %.f", lo, hi, also[0]))
+	case n < lo:
+		return k.invalid(v, "Value must be at least "+strconv.FormatFloat(lo, 'f', -1, 64))
+	default:
+		return k.invalid(v, "Value must be no more than "+strconv.FormatFloat(hi, 'f', -1, 64))
 	}
-	return nil
+}
+
+// invalid refuses a value of the key as Kafka does.
+func (k *Key) invalid(value, why string) error {
+	return problem("Invalid value %s for configuration %s: %s", value, k.Name, why)
 }
 
 // checkWords checks a string or list against "[word,word]".
 func (k *Key) checkWords(v string) error {
-	switch k.Valid {
-	case "non-empty string", "non-null":
+	if k.Valid == "non-empty string" {
 		if v == "" {
-			return fmt.Errorf("config: %s must not be empty", k.Name)
+			return k.invalid(v, "String must be non-empty")
 		}
 		return nil
 	}
@@ -239,7 +252,7 @@ func (k *Key) checkWords(v string) error {
 	}
 	for _, g := range given {
 		if !slices.Contains(words, g) {
-			return fmt.Errorf("config: %s is %q, want one of %s", k.Name, v, strings.Join(words, ", "))
+			return k.invalid(g, "String must be one of: "+strings.Join(words, ", "))
 		}
 	}
 	return nil

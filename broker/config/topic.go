@@ -170,7 +170,7 @@ func (b *Broker) CheckTopic(name string, before, after map[string]string) error 
 			return problem("Unknown topic config name: %s", key)
 		}
 		if err := k.Check(after[key]); err != nil {
-			return problem("Invalid value %s for configuration %s: %v", after[key], key, err)
+			return err
 		}
 	}
 	if strings.EqualFold(after["remote.storage.enable"], "true") && len(name) > MaxArchivedName {

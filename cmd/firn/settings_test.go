@@ -106,6 +106,25 @@ func TestProfileOnlyWithoutAFile(t *testing.T) {
 	}
 }
 
+// TestAnEmptyNumberIsRefused: a variable that somebody forgot to fill in doesn't
+// take away what the profile or Kafka's default keeps.
+func TestAnEmptyNumberIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "server.properties")
+	if err := os.WriteFile(file, []byte("log.retention.hours=\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, src := range map[string]sources{
+		"configuration log.retention.ms: Not a number of type LONG (environment variable KAFKA_LOG_RETENTION_MS)": {env: []string{"KAFKA_LOG_RETENTION_MS="}},
+		"(--set log.local.retention.ms)":                                            {set: []string{"log.local.retention.ms="}},
+		"log.retention.hours: Not a number of type INT (in the configuration file)": {file: file},
+	} {
+		src.data = t.TempDir()
+		if _, err := load(src); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", src, err, want)
+		}
+	}
+}
+
 func TestArchiveThatLeavesNothingWarns(t *testing.T) {
 	warned := func(set ...string) bool {
 		t.Helper()
