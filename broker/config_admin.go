@@ -51,7 +51,7 @@ func (b *Broker) alterConfigs(ctx context.Context, kind kmsg.ConfigResourceType,
 		}
 		storeIn = meta.BrokerConfig
 		check = func(before, after map[string]string) error {
-			return configRefusal(kerr.InvalidRequest, b.settings().CheckDynamic(changed(before, after), name != ""))
+			return configRefusal(kerr.InvalidRequest, b.settings().CheckDynamic(before, after, name != ""))
 		}
 	default:
 		return refuse(kerr.InvalidRequest, "Unknown resource type %d", kind)
@@ -124,15 +124,4 @@ func (b *Broker) checkTopicConfigs(t *topic, before, after map[string]string) er
 		delete(after, "cleanup.policy")
 	}
 	return configRefusal(kerr.InvalidConfig, b.settings().CheckTopic(t.Name, before, after))
-}
-
-// changed is what of after differs from before, and what is gone of it with no value.
-func changed(before, after map[string]string) map[string]string {
-	out := map[string]string{}
-	for k, v := range after {
-		if old, ok := before[k]; !ok || old != v {
-			out[k] = v
-		}
-	}
-	return out
 }

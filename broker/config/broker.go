@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -217,6 +218,11 @@ func (b *Broker) review(s Static) ([]string, error) {
 	if kraft {
 		warn = append(warn, "keys of KRaft (process.roles, controller.quorum.* and the like) have no effect: a broker needs no quorum here")
 	}
+	if err := b.coherent(); err != nil {
+		e := (*incoherent)(nil)
+		errors.As(err, &e)
+		return nil, fmt.Errorf("config: %w (%s)", err, s.where(e.key))
+	}
 	for _, name := range []string{"log.dirs", "log.dir"} {
 		if v, ok := b.static[name]; ok && len(SplitList(v)) == 0 {
 			return nil, fmt.Errorf("config: %s is empty (%s): name a directory, or remove the key", name, s.where(name))
@@ -233,6 +239,9 @@ func (b *Broker) review(s Static) ([]string, error) {
 	}
 	if slices.Contains(SplitList(b.String("log.cleanup.policy")), "compact") {
 		warn = append(warn, "log.cleanup.policy names compact, which is not there yet: topics that take it are neither compacted nor cleaned up")
+	}
+	if b.Int("log.retention.bytes") == 0 {
+		warn = append(warn, "log.retention.bytes is 0, with which topics keep nothing, archived or not; -1 is without limit")
 	}
 	if n := b.Int("log.segment.bytes"); n < 1<<20 {
 		warn = append(warn, fmt.Sprintf("log.segment.bytes is %d; Apache Kafka takes no less than 1048576", n))

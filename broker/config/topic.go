@@ -40,8 +40,13 @@ type Topic struct {
 }
 
 // toMillis turns the value of a synonym that counts in hours or minutes into
-// its topic key's milliseconds.
+// its topic key's milliseconds. Any retention below zero is without limit.
 func toMillis(synonym, value string) string {
+	if strings.HasPrefix(synonym, "log.retention.") && synonym != "log.retention.bytes" {
+		if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil && n < 0 {
+			return "-1"
+		}
+	}
 	per := int64(1)
 	switch {
 	case strings.HasSuffix(synonym, ".hours"):
@@ -52,7 +57,7 @@ func toMillis(synonym, value string) string {
 		return value
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-	if err != nil || n < 0 {
+	if err != nil {
 		return value
 	}
 	return strconv.FormatInt(n*per, 10)

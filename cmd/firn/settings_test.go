@@ -106,16 +106,19 @@ func TestProfileOnlyWithoutAFile(t *testing.T) {
 	}
 }
 
-// TestAnEmptyNumberIsRefused: a variable that somebody forgot to fill in doesn't
-// take away what the profile or Kafka's default keeps.
-func TestAnEmptyNumberIsRefused(t *testing.T) {
+// TestNoStartDeletesEverything: a variable that somebody forgot to fill in doesn't
+// take away what the profile or Kafka's default keeps, and neither does a 0.
+func TestNoStartDeletesEverything(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "server.properties")
 	if err := os.WriteFile(file, []byte("log.retention.hours=\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	const kafkas = "testdata/kafka-4.3-server.properties"
 	for want, src := range map[string]sources{
 		"configuration log.retention.ms: Not a number of type LONG (environment variable KAFKA_LOG_RETENTION_MS)": {env: []string{"KAFKA_LOG_RETENTION_MS="}},
 		"(--set log.local.retention.ms)":                                            {set: []string{"log.local.retention.ms="}},
+		"log.retention.hours is 0 (environment variable KAFKA_LOG_RETENTION_HOURS)": {file: kafkas, env: []string{"KAFKA_LOG_RETENTION_HOURS=0"}},
+		"log.retention.ms is 0 (--set log.retention.ms)":                            {set: []string{"log.retention.ms=0"}},
 		"log.retention.hours: Not a number of type INT (in the configuration file)": {file: file},
 	} {
 		src.data = t.TempDir()
