@@ -121,7 +121,7 @@ func dateOf(offset int64) time.Time { return time.Unix(1_700_000_000+offset, 0) 
 func waitArchivedTo(t *testing.T, f *harness.Firn, topic string, end int64) {
 	t.Helper()
 	adm := kadmClient(t, f.Addr)
-	harness.Eventually(t, 50*time.Second, "archived and off the disk", func() bool {
+	harness.Eventually(t, 10*time.Minute, "archived and off the disk", func() bool {
 		local, err := adm.ListLocalLogStartOffsets(t.Context(), topic)
 		o, _ := local.Lookup(topic, 0)
 		return err == nil && o.Offset >= end

@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"firn/e2e/harness"
 )
 
 // place is where a record lies.
@@ -257,11 +259,15 @@ func readAll(t testing.TB, addr, topic string) map[int32]contents {
 	t.Helper()
 	a := newAdmin(t, addr)
 	defer a.Close()
-	starts, err1 := a.ListStartOffsets(t.Context(), topic)
-	ends, err2 := a.ListEndOffsets(t.Context(), topic)
-	if err1 != nil || err2 != nil || starts.Error() != nil || ends.Error() != nil {
-		t.Fatal(err1, err2, starts.Error(), ends.Error())
-	}
+	var starts, ends kadm.ListedOffsets
+	var err error
+	harness.Eventually(t, time.Minute, "the offsets of "+topic+" are told", func() bool { // a leader may be being elected
+		var err1, err2 error
+		starts, err1 = a.ListStartOffsets(t.Context(), topic)
+		ends, err2 = a.ListEndOffsets(t.Context(), topic)
+		err = errors.Join(err1, err2, starts.Error(), ends.Error())
+		return err == nil
+	}, func() string { return fmt.Sprint(" ", err) })
 	got, from, open := map[int32]contents{}, map[int32]kgo.Offset{}, map[int32]int64{}
 	ends.Each(func(end kadm.ListedOffset) {
 		start, _ := starts.Lookup(topic, end.Partition)
