@@ -329,7 +329,8 @@ func (d *Dir) Open(tp TopicPartition, topicID [16]byte, o Options) (*Log, error)
 	}
 	if old == nil {
 		rp, known := d.mu.recovery[tp]
-		how = opening{recoveryPoint: rp, known: known, clean: d.clean, hw: d.mu.hw[tp], logStart: d.mu.start[tp]}
+		start, noted := d.mu.start[tp]
+		how = opening{recoveryPoint: rp, known: known, clean: d.clean, hw: d.mu.hw[tp], logStart: start, startNoted: noted}
 	}
 	l := newLog(d, tp, topicID, o)
 	d.mu.logs[tp] = l // nobody opens it twice; Get's callers wait for its lock

@@ -45,11 +45,16 @@ func (d *Dir) syncRoot() error {
 	return d.root.do(func() error { return d.fs.SyncDir(d.cfg.Path) })
 }
 
-// writeStarts writes the log starts that the segments don't tell by themselves.
+// writeStarts writes the log starts that the segments don't tell by themselves:
+// those of archived logs never do, be it 0, for without a note nothing tells files
+// that were deleted from files that are missing.
 func (d *Dir) writeStarts() error {
 	offsets := d.merged(d.mu.start, func(l *Log) (int64, bool) {
 		o := l.st.load()
 		start := max(o.LogStart, l.nextStart.Load())
+		if l.opts.Load().Archived {
+			return start, start > 0 || o.LocalStart == 0 || l.startNoted.Load()
+		}
 		return start, start > 0 && start != o.LocalStart
 	})
 	return replaceFile(d.fs, d.path(logStartFile), appendOffsetCheckpoint(nil, offsets), true)

@@ -9,7 +9,7 @@
 //	  meta.properties                        whose directory this is
 //	  recovery-point-offset-checkpoint       below it everything was flushed
 //	  replication-offset-checkpoint          high watermarks
-//	  log-start-offset-checkpoint            log starts that no file name tells
+//	  log-start-offset-checkpoint            log starts that no file name tells; an archived log's, always
 //	  .kafka_cleanshutdown                   mark of a clean stop, consumed by the next start
 //	  topic-0/                               Log
 //	    00000000000000000000.log             a sealed segment: batches, one behind the other

@@ -27,7 +27,9 @@ type Log struct {
 	aborts    atomic.Bool           // some segment has aborted transactions
 	onCounted atomic.Pointer[func()]
 	nextStart atomic.Int64 // the log start that is being made durable
-	point     atomic.Int64 // the recovery point, as the next checkpoint is to have it
+	// startNoted: a checkpoint had the log start when the log was opened.
+	startNoted atomic.Bool
+	point      atomic.Int64 // the recovery point, as the next checkpoint is to have it
 
 	// files is held, before mu, by whoever makes, renames or removes files
 	// other than by an append or a roll.
@@ -86,6 +88,11 @@ func (l *Log) Options() Options { return *l.opts.Load() }
 
 // Offsets is a snapshot of the offsets.
 func (l *Log) Offsets() Offsets { return l.st.load().Offsets }
+
+// LogStartNoted reports whether the directory had a note of the log start when the
+// log was opened. Where it hadn't, an archived log's start counts as 0, as far as
+// nobody says otherwise by AdoptLogStart.
+func (l *Log) LogStartNoted() bool { return l.startNoted.Load() }
 
 // OnCounted sets what is called, without a lock of the log, after a flush has
 // moved Counted (S6), and after the log has failed.

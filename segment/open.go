@@ -17,6 +17,7 @@ type opening struct {
 	known         bool // the recovery point is from a checkpoint
 	clean         bool // the last stop was clean
 	hw, logStart  int64
+	startNoted    bool // the log start is from a checkpoint
 }
 
 // reopening is how a log that this process has closed is opened again; false if
@@ -29,7 +30,7 @@ func (l *Log) reopening() (opening, bool) {
 	}
 	l.dropHandles()
 	o := l.st.load()
-	how := opening{recoveryPoint: l.point.Load(), known: true, clean: l.mu.settled, hw: o.HighWatermark, logStart: o.LogStart}
+	how := opening{recoveryPoint: l.point.Load(), known: true, clean: l.mu.settled, hw: o.HighWatermark, logStart: o.LogStart, startNoted: l.startNoted.Load()}
 	if how.clean {
 		how.recoveryPoint = o.End
 	}
@@ -69,6 +70,7 @@ func (l *Log) openLocked(o opening) error {
 	}
 	l.point.Store(o.recoveryPoint)
 	l.nextStart.Store(o.logStart)
+	l.startNoted.Store(o.startNoted)
 
 	first, active := ls.segments[0], ls.segments[len(ls.segments)-1]
 	w := &l.st.mu.snapshot
@@ -91,9 +93,9 @@ func (l *Log) openLocked(o opening) error {
 		return err
 	}
 	l.openOffsets(o)
-	if o.logStart > w.End && !l.opts.Load().Archived && l.Err() == nil {
+	if o.logStart > w.End && l.Err() == nil {
 		// A power loss took what was above a durable log start. What is below
-		// must not be given out again.
+		// must not be given out again, and no archive need have it.
 		l.log.Warn("log ends below its log start: it starts again there", "end", w.End, "log_start", o.logStart)
 		l.mu.producers.reset()
 		if err := l.restartLocked(o.logStart, o.logStart, *l.chain.Load(), &l.mu.producers); err != nil {

@@ -283,8 +283,22 @@ func (l *Log) RestartAt(offset, logStart int64, chain []EpochStart, producerSnap
 }
 
 // BeginAt drops everything that is on disk and starts the log again, empty, at
-// offset: the leader's log begins there, so nothing before it is wanted.
-func (l *Log) BeginAt(offset int64) error { return l.RestartAt(offset, offset, nil, nil) }
+// offset: the leader's log begins there, so nothing before it is wanted. That is
+// durable before anything goes: a crash must not leave a log that begins past its
+// log start.
+func (l *Log) BeginAt(offset int64) error {
+	l.starts.Lock()
+	defer l.starts.Unlock()
+	before := l.nextStart.Swap(offset)
+	err := l.dir.persistStarts()
+	if err == nil {
+		err = l.RestartAt(offset, offset, nil, nil)
+	}
+	if err != nil {
+		l.nextStart.CompareAndSwap(offset, before)
+	}
+	return err
+}
 
 // restartLocked keeps the order of truncateLocked: the recovery point, the old
 // segments from the last one on, the new one. A crash in between leaves a log

@@ -76,7 +76,8 @@
 //	T7  what can't be read now is Pending or ErrUnavailable, what is gone for
 //	    good ErrLost; neither is ever "out of range".
 //	T8  conform, at open and before leading: a log that ends below the archived
-//	    end starts again there, one with another history is ErrDiverged.
+//	    end starts again there, one with another history is ErrDiverged, as is one
+//	    that begins past what is archived and past its log start.
 //	S5  Repair, at open, before leading and when asked to: of a quarantined log
 //	    what is archived goes, by the pointer as read back, and the rest stays.
 //	    An upload that meets damage quarantines the log.

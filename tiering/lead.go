@@ -127,12 +127,13 @@ func (l *Log) conform(ctx context.Context, ptr Pointer) error {
 		}
 	}
 	o := l.local.Offsets()
-	if whole := max(ptr.ArchivedEnd, ptr.LogStart, o.LogStart); o.LocalStart > whole {
+	start := l.logStart(ptr)
+	if whole := max(ptr.ArchivedEnd, ptr.LogStart, start); o.LocalStart > whole {
 		l.setStanding(false, true)
 		return fmt.Errorf("%w: the local log begins at %d, what is before it ends at %d", ErrDiverged, o.LocalStart, whole)
 	}
 	if !ptr.Exists() {
-		return nil
+		return l.local.AdoptLogStart(start)
 	}
 	if o.End < ptr.ArchivedEnd {
 		l.setStanding(true, false)
@@ -147,9 +148,25 @@ func (l *Log) conform(ctx context.Context, ptr Pointer) error {
 		return fmt.Errorf("%w: offset %d is of epoch %d in the archive, of epoch %d on disk", ErrDiverged, ptr.ArchivedEnd-1, ptr.LastEpoch, have)
 	}
 	l.local.SetHighWatermark(ptr.ArchivedEnd)
+	if o.LocalStart > max(ptr.ArchivedEnd, ptr.LogStart) {
+		// An earlier leader let go what its successor, who hadn't heard of it, has
+		// archived in part. This log has nothing of it: its start stays.
+		return nil
+	}
 	// The pointer's log start is the partition's: it moves there first (T4). What
-	// the disk says may be older, or be lost and thus the local start (D8).
+	// the disk says may be older, or be lost (D8).
 	return l.local.AdoptLogStart(ptr.LogStart)
+}
+
+// logStart is the local log's start. Without a pointer, local files go by the log
+// start alone (T4), and a directory of Kafka's or of an older version has no note
+// of one that the first file's name tells.
+func (l *Log) logStart(ptr Pointer) int64 {
+	o := l.local.Offsets()
+	if !ptr.Exists() && !l.local.LogStartNoted() {
+		return max(o.LogStart, o.LocalStart)
+	}
+	return o.LogStart
 }
 
 func (l *Log) setStanding(behind, diverged bool) {

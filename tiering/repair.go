@@ -48,7 +48,7 @@ func (l *Log) repair(ctx context.Context, ptr Pointer, loss bool) error {
 	if loss && l.last != nil && l.last.unsettled != nil {
 		return errUnsettled
 	}
-	how := segment.Repair{LogStart: l.local.Offsets().LogStart, Loss: loss}
+	how := segment.Repair{LogStart: l.logStart(ptr), Loss: loss}
 	how.Archived = how.LogStart
 	if ptr.Exists() {
 		// An epoch of its own may hold committed batches past the archived end.
