@@ -81,7 +81,7 @@
 //	S5  Repair, at open, before leading and when asked to: of a quarantined log
 //	    what is archived goes, by the pointer as read back, and the rest stays.
 //	    An upload that meets damage quarantines the log.
-//	Z1  advance refuses a pointer older than one that was seen.
+//	Z1  loadPointer refuses a pointer older than one that was seen before.
 //	Z3  settleLocked: before anything is undone, the outcome of a pointer write is
 //	    seen, or its version is passed so that it must fail.
 //

@@ -427,6 +427,7 @@ type faultyPointers struct {
 	// swap, if set, is asked before each SwapPointer. do writes; what swap
 	// returns is what the caller hears.
 	swap func(do func() (Pointer, error)) (Pointer, error)
+	// load, if set, is called when the answer to a LoadPointer is on its way.
 	load func() error
 }
 
@@ -434,12 +435,13 @@ func (f *faultyPointers) LoadPointer(ctx context.Context, p Partition) (Pointer,
 	if f.dead.Load() {
 		return Pointer{}, errCrashed
 	}
+	ptr, err := f.Pointers.LoadPointer(ctx, p)
 	if f.load != nil {
 		if err := f.load(); err != nil {
 			return Pointer{}, err
 		}
 	}
-	return f.Pointers.LoadPointer(ctx, p)
+	return ptr, err
 }
 
 func (f *faultyPointers) SwapPointer(ctx context.Context, p Partition, epoch int32, next Pointer) (Pointer, error) {

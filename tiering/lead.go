@@ -94,9 +94,6 @@ func (l *Log) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !ptr.Exists() && l.mu.seen > 0 {
-		return fmt.Errorf("%w: %s has no pointer, sequence %d was seen", ErrRolledBack, l.part, l.mu.seen)
-	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	switch err := l.conform(ctx, ptr); {

@@ -305,6 +305,28 @@ func TestOlderPointerIsRefused(t *testing.T) {
 	}
 }
 
+// TestPointerThatMovesWhileItIsReadIsNotOlder: who reads a pointer may hear of it
+// later than who moves it.
+func TestPointerThatMovesWhileItIsReadIsNotOlder(t *testing.T) {
+	w, b := leading(t)
+	b.append(100)
+	b.mustUpload()
+	b.append(100)
+	w.advance(time.Hour)
+	before := w.pointer().Sequence
+	b.pointers.load = func() error {
+		b.pointers.load = nil
+		b.mustUpload()
+		return nil
+	}
+	if err := b.log.Evict(t.Context(), w.now()); err != nil {
+		t.Fatal(err)
+	}
+	if now := w.pointer().Sequence; now == before {
+		t.Fatalf("the pointer has not moved from %d", now)
+	}
+}
+
 // TestLostLogStartNoteIsNotAMovedLogStart is D8.
 func TestLostLogStartNoteIsNotAMovedLogStart(t *testing.T) {
 	w, b := leading(t)

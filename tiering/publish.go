@@ -256,9 +256,9 @@ func (l *Log) movePointerLocked(ctx context.Context, ld *leadership, mv *move, n
 func (l *Log) settleLocked(ctx context.Context, ld *leadership) error {
 	mv := ld.unsettled
 	now := l.a.cfg.Now()
-	ptr, err := l.a.pointers.LoadPointer(ctx, l.part)
+	ptr, err := l.loadPointer(ctx)
 	if err != nil {
-		return fmt.Errorf("settle pointer: %w", err)
+		return fmt.Errorf("settle: %w", err)
 	}
 	if ptr.ManifestKey == mv.next.ManifestKey {
 		return l.movedLocked(ctx, ld, mv, ptr, now)
@@ -274,7 +274,8 @@ func (l *Log) settleLocked(ctx context.Context, ld *leadership) error {
 	// The version has passed the one that the write expects.
 	ld.unsettled = nil
 	l.abandonLocked(ctx, ld, mv)
-	return l.rereadLocked(ld, ptr)
+	l.rereadLocked(ld, ptr)
+	return nil
 }
 
 // raiseVersion writes the pointer again as it is.
@@ -288,24 +289,24 @@ func (l *Log) raiseVersion(ctx context.Context, ld *leadership, ptr Pointer) (Po
 			return raised, nil
 		}
 		if errors.Is(err, ErrMoved) {
-			return l.a.pointers.LoadPointer(ctx, l.part)
+			return l.loadPointer(ctx)
 		}
 		return ptr, err
 	}
 	raised, err := l.a.pointers.SwapPointer(ctx, l.part, ld.epoch, ptr)
 	if errors.Is(err, ErrMoved) { // the late write has landed just now
-		return l.a.pointers.LoadPointer(ctx, l.part)
+		return l.loadPointer(ctx)
 	}
 	return raised, err
 }
 
 // rereadLocked takes note of a pointer that is not the one we tried to write.
-func (l *Log) rereadLocked(ld *leadership, ptr Pointer) error {
+func (l *Log) rereadLocked(ld *leadership, ptr Pointer) {
 	if ptr.ManifestKey != ld.ptr.ManifestKey {
 		ld.manifest = nil
 	}
 	ld.ptr = ptr
-	return l.advance(ptr, ld.manifest)
+	l.advance(ptr, ld.manifest)
 }
 
 // movedLocked takes note of a pointer write that has succeeded.
@@ -324,14 +325,14 @@ func (l *Log) movedLocked(ctx context.Context, ld *leadership, mv *move, ptr Poi
 	}
 	ld.ptr, ld.manifest = ptr, m
 	ld.published(m, mv.ids)
-	err := l.advance(ptr, m)
+	l.advance(ptr, m)
 	for i := range mv.unused {
 		l.discard(ctx, mv.unused[i].LogKey(l.part), mv.unused[i].IndexKey(l.part))
 	}
-	if err == nil && l.local.Offsets().LogStart < m.LogStart {
-		err = l.local.SetLogStart(ctx, m.LogStart)
+	if l.local.Offsets().LogStart < m.LogStart {
+		return l.local.SetLogStart(ctx, m.LogStart)
 	}
-	return err
+	return nil
 }
 
 // published takes what m has passed out of the uploads: no attempt is live any

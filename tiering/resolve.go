@@ -11,14 +11,10 @@ import (
 var _ resolver = (*Log)(nil)
 
 // advance takes note of a pointer, and of its manifest if that is at hand. Only
-// a newer one replaces what is known; an older one than was ever seen here
-// means that the metadata store was rolled back (Z1).
-func (l *Log) advance(ptr Pointer, m *Manifest) error {
+// a newer one replaces what is known.
+func (l *Log) advance(ptr Pointer, m *Manifest) {
 	if !ptr.Exists() {
-		if v := l.view.Load(); v.ptr.Exists() {
-			return fmt.Errorf("%w: %s has no pointer, sequence %d was seen", ErrRolledBack, l.part, v.ptr.Sequence)
-		}
-		return nil
+		return
 	}
 	l.mu.Lock()
 	seen := l.mu.seen
@@ -31,22 +27,37 @@ func (l *Log) advance(ptr Pointer, m *Manifest) error {
 		l.mu.seen = ptr.Sequence
 	}
 	l.mu.Unlock()
-	switch {
-	case ptr.Sequence < seen:
-		return fmt.Errorf("%w: %s is at sequence %d, %d was seen", ErrRolledBack, l.part, ptr.Sequence, seen)
-	case ptr.Sequence > seen:
+	if ptr.Sequence > seen {
 		l.saveSeen(ptr.Sequence)
 	}
-	return nil
 }
 
-// refresh reads the pointer from the metadata store.
+// refresh reads the pointer from the metadata store, and takes note of it.
 func (l *Log) refresh(ctx context.Context) (Pointer, error) {
-	ptr, err := l.a.pointers.LoadPointer(ctx, l.part)
-	if err != nil {
-		return ptr, fmt.Errorf("load pointer: %w", err)
+	ptr, err := l.loadPointer(ctx)
+	if err == nil {
+		l.advance(ptr, nil)
 	}
-	return ptr, l.advance(ptr, nil)
+	return ptr, err
+}
+
+// loadPointer reads the pointer from the metadata store. One that is older than what
+// was seen here before it was asked for means that the store was rolled back (Z1);
+// what others have learned since proves nothing, for the pointer may move meanwhile.
+func (l *Log) loadPointer(ctx context.Context) (Pointer, error) {
+	l.mu.Lock()
+	seen := l.mu.seen
+	l.mu.Unlock()
+	ptr, err := l.a.pointers.LoadPointer(ctx, l.part)
+	switch {
+	case err != nil:
+		return ptr, fmt.Errorf("load pointer: %w", err)
+	case !ptr.Exists() && seen > 0:
+		return ptr, fmt.Errorf("%w: %s has no pointer, sequence %d was seen", ErrRolledBack, l.part, seen)
+	case ptr.Exists() && ptr.Sequence < seen:
+		return ptr, fmt.Errorf("%w: %s is at sequence %d, %d was seen", ErrRolledBack, l.part, ptr.Sequence, seen)
+	}
+	return ptr, nil
 }
 
 func (l *Log) manifest() (*Manifest, <-chan struct{}, error) {
