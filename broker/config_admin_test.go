@@ -160,6 +160,8 @@ func TestRefusedConfigs(t *testing.T) {
 		"unknown topic":     {"u", "retention.ms", "1", kerr.UnknownTopicOrPartition, ""},
 		"static key":        {"", "log.dirs", "/x", kerr.InvalidRequest, "log.dirs"},
 		"unknown of ours":   {"", "log.retention.mss", "1", kerr.InvalidRequest, "log.retention.ms"},
+		"nothing is kept":   {"", "log.retention.ms", "0", kerr.InvalidRequest, "must be unlimited (-1)"},
+		"fixed at a start":  {"", "listeners", "PLAINTEXT://:9999", kerr.InvalidRequest, "while the broker runs"},
 		"value of a broker": {"", "log.retention.ms", "x", kerr.InvalidRequest, "log.retention.ms"},
 	} {
 		got := n.alter(c.topic, c.key, c.value)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -99,6 +100,12 @@ func (r *refusal) Unwrap() error { return r.code }
 func refuse(code *kerr.Error, format string, args ...any) error {
 	return &refusal{code: code, words: fmt.Sprintf(format, args...)}
 }
+
+// ourNames are the packages that errors of the layers below begin with.
+var ourNames = strings.NewReplacer("segment: ", "", "replication: ", "", "tiering: ", "", "batch: ", "", "meta: ", "")
+
+// clientWords are an error's own words without what only our log's readers know.
+func clientWords(err error) string { return ourNames.Replace(err.Error()) }
 
 // errorMessage is what goes with an error's code: its own words if it has any
 // for clients, else Kafka's description of the code; nil for nil. Errors of the

@@ -163,7 +163,7 @@ func (c *conn) target(t *topic, partition int32, byID bool) (*replication.Partit
 func (c *conn) failResult(res *wire.ProduceResult, t *topic, err error) {
 	res.Code = errorCode(err)
 	if ke := (*kerr.Error)(nil); !errors.As(err, &ke) {
-		res.Message = err.Error()
+		res.Message = clientWords(err)
 	}
 	if re := (*segment.RecordErrors)(nil); errors.As(err, &re) {
 		for _, e := range re.Records {

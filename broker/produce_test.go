@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -183,6 +184,8 @@ func TestEveryErrorOfAnAppendHasItsCode(t *testing.T) {
 		p := produced(b.dial().call(produceReq(9, -1, "t", 0, batchOf(1, 1, 61))))
 		if p.ErrorCode != row.code.Code || p.ErrorCode == kerr.UnknownServerError.Code || p.ErrorMessage == nil {
 			t.Errorf("%v: code %d, message %v", row.err, p.ErrorCode, p.ErrorMessage)
+		} else if first, _, _ := strings.Cut(row.err.Error(), ": "); strings.HasPrefix(*p.ErrorMessage, first+": ") {
+			t.Errorf("a client reads the name of a package: %s", *p.ErrorMessage)
 		}
 		b.stop()
 	}

@@ -191,7 +191,7 @@ func (b *Broker) review(s Static) ([]string, error) {
 		switch {
 		case !known && pluginKey(name):
 			warn = append(warn, fmt.Sprintf("%s is a plugin's key and has no effect", name))
-		case !known && securityKey(name):
+		case !known && value != "" && (securityKey(name) || quotaKey(name)):
 			return nil, b.refusal(name)
 		case !known:
 			w := fmt.Sprintf("%s is not a known key and has no effect", name)
@@ -250,7 +250,7 @@ func (b *Broker) review(s Static) ([]string, error) {
 }
 
 func (b *Broker) refusal(name string) error {
-	return fmt.Errorf("config: %s is set, but this broker has no TLS, SASL or authorizer yet, and to go on without would leave it open; remove the key to start without that protection", name)
+	return fmt.Errorf("config: %s is set, but this broker has no TLS, SASL, authorizer or quotas yet, and to go on without would leave it open; remove the key to start without that protection", name)
 }
 
 // securityKey: to disregard the key would weaken security.
@@ -259,6 +259,11 @@ func securityKey(name string) bool {
 		_, name, _ = strings.Cut(rest, ".")
 	}
 	return name == "authorizer.class.name" || strings.HasPrefix(name, "sasl.") || strings.HasPrefix(name, "ssl.")
+}
+
+// quotaKey: asks for a quota, by a name that Kafka 4 has no more.
+func quotaKey(name string) bool {
+	return name == "quota.producer.default" || name == "quota.consumer.default"
 }
 
 // pluginKey: configures a plugin of Kafka's.

@@ -22,7 +22,7 @@ func (b *Broker) coherent() error {
 		return &incoherent{key, fmt.Sprintf(format, args...)}
 	}
 	for _, k := range b.reg.Keys(ScopeTopic) {
-		if len(k.Synonyms) == 0 || k.Stance == StanceDropped {
+		if len(k.Synonyms) == 0 {
 			continue
 		}
 		v := b.topicSources(k, nil, false)[0]

@@ -58,6 +58,8 @@ func TestRefusals(t *testing.T) {
 		"sasl.enabled.mechanisms":                 "PLAIN",
 		"listener.name.internal.sasl.jaas.config": "x",
 		"ssl.keystore.location":                   "/k",
+		"client.quota.callback.class":             "x.Quotas",
+		"quota.producer.default":                  "1048576",
 		"log.dirs":                                "/a,/b",
 		"security.inter.broker.protocol":          "SSL",
 		"num.partitions":                          "many",
@@ -203,6 +205,12 @@ func TestRemoteRules(t *testing.T) {
 		{arch, nil, map[string]string{"local.retention.ms": "5", "remote.copy.lag.ms": "6"}, "remote.copy.lag.ms"},
 		{arch, nil, map[string]string{"cleanup.policy": "compact"}, "compact"},
 		{arch, nil, map[string]string{"retention.msec": "5"}, "Did you mean retention.ms?"},
+		{arch, nil, map[string]string{"message.format.version": "3.0"}, "Unknown topic config name: message.format.version"},
+		{arch, nil, map[string]string{"retention.ms": "-7"}, "Invalid value -7 for configuration retention.ms: Value must be at least -1"},
+		{arch, nil, map[string]string{"leader.replication.throttled.replicas": "zz"}, "must be the literal '*' or a list"},
+		{arch, nil, map[string]string{"leader.replication.throttled.replicas": "0:1,zz"}, "must be the literal '*' or a list"},
+		{arch, nil, map[string]string{"leader.replication.throttled.replicas": "0:1,1:2", "follower.replication.throttled.replicas": "*"}, ""},
+		{arch, nil, map[string]string{"leader.replication.throttled.replicas": ""}, ""},
 	} {
 		err := c.b.CheckTopic("t", c.before, c.after)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

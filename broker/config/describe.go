@@ -1,10 +1,5 @@
 package config
 
-import (
-	"maps"
-	"slices"
-)
-
 // Entry describes one key for DescribeConfigs.
 type Entry struct {
 	Key      *Key
@@ -97,45 +92,4 @@ func (b *Broker) describe(s Scope, names []string, value func(*Key) (Value, []Va
 		out = append(out, Entry{Key: k, Value: v, ReadOnly: k.Update == UpdateStatic, Synonyms: synonyms})
 	}
 	return out
-}
-
-// CheckDynamic judges a change of dynamic broker keys, from before to after: one's
-// own (own), or all brokers'. Its errors are *Problem.
-func (b *Broker) CheckDynamic(before, after map[string]string, own bool) error {
-	for _, name := range slices.Sorted(maps.Keys(after)) {
-		v := after[name]
-		if old, ok := before[name]; ok && old == v {
-			continue
-		}
-		if err := b.checkDynamicKey(name, v, own); err != nil {
-			return err
-		}
-	}
-	next := b.With(after, b.own)
-	if own {
-		next = b.With(b.cluster, after)
-	}
-	if err := next.coherent(); err != nil {
-		return problem("%v", err)
-	}
-	return nil
-}
-
-// checkDynamicKey judges a new value of one key.
-func (b *Broker) checkDynamicKey(name, v string, own bool) error {
-	k, ok := b.reg.broker[name]
-	switch {
-	case !ok:
-		if near := b.reg.Suggest(ScopeBroker, name); near != "" {
-			return problem("Unknown broker config name: %s. Did you mean %s?", name, near)
-		}
-		return problem("Unknown broker config name: %s", name)
-	case k.Update == UpdateStatic:
-		return problem("Cannot update these configs dynamically: %s", name)
-	case k.Update == UpdateBroker && !own:
-		return problem("%s can only be set for a single broker, not as a default of all", name)
-	case securityKey(name):
-		return problem("%s can't be set: this broker has no TLS or SASL yet", name)
-	}
-	return k.Check(v)
 }

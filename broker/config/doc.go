@@ -20,8 +20,7 @@
 //	synonyms  the broker keys that a topic key falls back to, in order
 //	stance    must should report: ours for real or shown; accept-ignore,
 //	          accept-map: taken with a warning or mapped; refuse: stops the
-//	          start; unknown: of another world (KRaft, share groups); dropped:
-//	          Kafka 4 has it no more, so it is taken but not listed; ours
+//	          start; unknown: of another world (KRaft, share groups); ours
 //
 // # Precedence
 //
@@ -31,6 +30,12 @@
 //
 // For a topic key: the topic's own, then its synonyms resolved as broker keys,
 // then the default.
+//
+// # While the broker runs
+//
+// Only what takes effect at once can be changed: update is static for what Kafka
+// can change and we can't (listeners). Exceptions are keys that tools set and
+// that mean nothing here, such as numbers of threads (dynamic.go, README).
 //
 // # Deviations
 //

@@ -56,7 +56,6 @@ type Stance string
 
 const (
 	StanceIgnored Stance = "accept-ignore" // taken, without effect, with a warning
-	StanceDropped Stance = "dropped"       // the same; Kafka 4 has it no more
 	StanceMapped  Stance = "accept-map"
 	StanceRefused Stance = "refuse"
 	StanceUnknown Stance = "unknown" // of KRaft, share groups and the like
@@ -184,9 +183,9 @@ func (r *Registry) siblings(name string) []string {
 }
 
 // listed: the key is told when all are asked for. Patterns of keys aren't, and
-// neither are keys of other worlds or, of a topic, those that Kafka has no more.
+// neither are keys of other worlds.
 func (k *Key) listed() bool {
-	return k.Stance != StanceUnknown && !strings.Contains(k.Name, "<") && k.Stance != StanceDropped
+	return k.Stance != StanceUnknown && !strings.Contains(k.Name, "<")
 }
 
 // Check tells whether value is one that the key takes, in Kafka's words where it
@@ -234,11 +233,24 @@ func (k *Key) invalid(value, why string) error {
 	return problem("Invalid value %s for configuration %s: %s", value, k.Name, why)
 }
 
+// throttled is the range of a list of replicas.
+const throttled = "[partitionId]:[brokerId],... or *"
+
 // checkWords checks a string or list against "[word,word]".
 func (k *Key) checkWords(v string) error {
 	if k.Valid == "non-empty string" {
 		if v == "" {
 			return k.invalid(v, "String must be non-empty")
+		}
+		return nil
+	}
+	if k.Valid == throttled && v != "*" {
+		for _, item := range SplitList(v) {
+			p, b, _ := strings.Cut(item, ":")
+			_, err := strconv.ParseUint(p, 10, 31)
+			if _, err2 := strconv.ParseUint(b, 10, 31); err != nil || err2 != nil {
+				return k.invalid(v, k.Name+" must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...")
+			}
 		}
 		return nil
 	}
