@@ -219,6 +219,13 @@ func firnCluster(s clusterShell) {
 	s.everywhere("it has moved", "elected", func(p kmsg.MetadataResponseTopicPartition) bool {
 		return len(p.Replicas) == 2 && !slices.Contains(p.Replicas, 1)
 	})
+	if o := firn(s.c.Bootstrap(), "reassign", "elected", "--to", "2,3", "--replicas", "2", "--wait"); o.Err != nil || !strings.Contains(o.Stdout, "nothing to do") {
+		s.Errorf("the same once more: %v\n%s%s", o.Err, o.Stdout, o.Stderr)
+	}
+	// A command goes on from what the one before has waited for, all of it.
+	for _, b := range []string{"3", "2", "1"} {
+		run("reassign", "--drain", b, "--wait")
+	}
 	run("reassign", "--drain", "3", "--dry-run")
 	s.c.Broker(3).Kill()
 	harness.Eventually(s.T, 30*time.Second, "health tells who is away", func() bool {

@@ -9,14 +9,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"firn/replication/controller"
-	"firn/replication/meta"
 )
 
 // moveView is a partition's way to other brokers.
@@ -42,7 +38,11 @@ func clusterReassign(g *global) *cobra.Command {
 		Use:   "reassign [TOPIC[:PARTITION]...]",
 		Short: "Move partitions to other brokers, empty a broker, list or take back what is under way",
 		Long: `Moves the named topics or partitions. New replicas copy first; those that leave go
-when all new ones are in sync. Records that are archived aren't copied.`,
+when all new ones are in sync. Records that are archived aren't copied.
+
+What is as it is wished stays as it is: --to moves no more than it takes to have
+--replicas of each partition on these brokers, racks apart, and these level. --wait
+ends when every broker shows the outcome.`,
 		Example: `  firn cluster reassign events --to 1,2,3 --replicas 3   spread over these brokers
   firn cluster reassign events:4 --to 3,1 --exactly      broker 3 first: it is preferred to lead
   firn cluster reassign --drain 2 --wait                 move everything off broker 2
@@ -50,7 +50,11 @@ when all new ones are in sync. Records that are archived aren't copied.`,
   firn cluster reassign events --cancel`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return withClient(o.brokers, func(cl *kgo.Client, a *kadm.Client) error {
-				v, err := loadWhole(c.Context(), cl, a)
+				look := loadAgreed
+				if o.list || o.cancel {
+					look = loadWhole
+				}
+				v, err := look(c.Context(), cl, a)
 				if err != nil {
 					return err
 				}
@@ -64,6 +68,7 @@ when all new ones are in sync. Records that are archived aren't copied.`,
 					moves = v.movesUnderWay(parts)
 				case o.drain >= 0:
 					moves, err = v.drain(parts, o.drain)
+					parts = slices.DeleteFunc(slices.Clone(parts), func(p kadm.PartitionDetail) bool { return !slices.Contains(p.Replicas, o.drain) })
 				case len(o.to) > 0 && len(args) > 0:
 					moves, err = v.spread(parts, o.to, o.replicas, o.exactly)
 				default:
@@ -77,21 +82,29 @@ when all new ones are in sync. Records that are archived aren't copied.`,
 						moves[i].To = nil
 					}
 				}
+				none := "nothing to do"
+				switch {
+				case o.list, o.cancel:
+					none = "nothing is under way"
+				case len(o.to) > 0:
+					none = fmt.Sprintf("nothing to do: %d partitions are as wished", len(parts))
+				}
 				if o.list || o.dry {
-					return showMoves(g, moves)
+					return showMoves(g, moves, none)
 				}
 				if err := reassign(c.Context(), a, moves); err != nil {
 					return err
 				}
+				wished := v.wished(parts, moves)
 				if o.wait && !o.cancel {
-					if err := awaitMoves(c.Context(), a, moves); err != nil {
+					if err := awaitMoves(c.Context(), cl, a, wished); err != nil {
 						return err
 					}
 				}
-				if err := showMoves(g, moves); err != nil {
+				if err := showMoves(g, moves, none); err != nil {
 					return err
 				}
-				if o.drain >= 0 && len(args) == 0 && !g.json() && (o.wait || len(moves) == 0) {
+				if o.drain >= 0 && len(args) == 0 && !g.json() && len(wished) == 0 {
 					fmt.Printf("broker %d holds no replicas: stop it, and `firn cluster unregister %d` has the cluster forget it\n", o.drain, o.drain)
 				}
 				return nil
@@ -117,18 +130,23 @@ func (v *clusterView) named(args []string) ([]kadm.PartitionDetail, error) {
 		return v.parts, nil
 	}
 	var out []kadm.PartitionDetail
+	named := map[at]bool{} // twice is once
 	for _, arg := range args {
 		topic, only, err := splitPartition(arg)
 		if err != nil {
 			return nil, err
 		}
-		before := len(out)
+		found := false
 		for _, p := range v.parts {
-			if p.Topic == topic && (only == nil || slices.Contains(only, p.Partition)) {
-				out = append(out, p)
+			if p.Topic != topic || only != nil && !slices.Contains(only, p.Partition) {
+				continue
 			}
+			if k := (at{p.Topic, p.Partition}); !named[k] {
+				named[k], out = true, append(out, p)
+			}
+			found = true
 		}
-		if len(out) == before {
+		if !found {
 			return nil, fmt.Errorf("%s: no such topic or partition", arg)
 		}
 	}
@@ -159,10 +177,24 @@ func (v *clusterView) now(p kadm.PartitionDetail) []int32 {
 	return p.Replicas
 }
 
-// spread puts partitions on brokers, each topic's leaders in turn, racks apart.
+// wished is where each of parts that is under way, or is moved now, shall end.
+func (v *clusterView) wished(parts []kadm.PartitionDetail, moves []moveView) map[at][]int32 {
+	all := map[at][]int32{}
+	for _, p := range parts {
+		if _, ok := v.move(p); ok {
+			all[at{p.Topic, p.Partition}] = v.now(p)
+		}
+	}
+	for _, m := range moves {
+		all[at{m.Topic, m.Partition}] = m.To
+	}
+	return all
+}
+
+// spread puts partitions on brokers, level and racks apart, or exactly.
 func (v *clusterView) spread(parts []kadm.PartitionDetail, to []int, replicas int, exactly bool) (moves []moveView, err error) {
-	var over []meta.Broker
 	var ids []int32
+	racks := map[int32]string{}
 	for _, id := range to {
 		d, ok := v.live[int32(id)]
 		if !ok {
@@ -171,35 +203,31 @@ func (v *clusterView) spread(parts []kadm.PartitionDetail, to []int, replicas in
 		if slices.Contains(ids, int32(id)) {
 			return nil, fmt.Errorf("--to names broker %d twice", id)
 		}
-		b := meta.Broker{ID: int32(id)}
+		ids = append(ids, int32(id))
 		if d.Rack != nil {
-			b.Rack = *d.Rack
+			racks[int32(id)] = *d.Rack
 		}
-		over, ids = append(over, b), append(ids, b.ID)
 	}
-	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
-	for len(parts) > 0 {
-		n := 1
-		for n < len(parts) && parts[n].Topic == parts[0].Topic && len(v.now(parts[n])) == len(v.now(parts[0])) {
-			n++
-		}
-		factor := cmp.Or(replicas, len(v.now(parts[0])))
+	plan := &spread{brokers: slices.Clone(ids), rack: racks, random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	for _, p := range parts {
+		now := v.now(p)
+		factor := cmp.Or(replicas, len(now))
 		if exactly {
 			factor = len(ids)
 		}
-		if factor > len(over) {
-			return nil, fmt.Errorf("%d replicas of %s don't fit on %d brokers: name more with --to, or fewer with --replicas", factor, parts[0].Topic, len(over))
+		if factor > len(ids) {
+			return nil, fmt.Errorf("%d replicas of %s don't fit on %d brokers: name more with --to, or fewer with --replicas", factor, p.Topic, len(ids))
 		}
-		placed := controller.Place(over, 0, n, factor, random)
-		for i, p := range parts[:n] {
-			if exactly {
-				placed[i] = ids
-			}
-			if now := v.now(p); !slices.Equal(now, placed[i]) {
-				moves = append(moves, moveView{Topic: p.Topic, Partition: p.Partition, From: now, To: placed[i]})
-			}
+		plan.add(p.Topic, now, factor)
+	}
+	placed := plan.plan()
+	for i, p := range parts {
+		if exactly {
+			placed[i] = ids
 		}
-		parts = parts[n:]
+		if now := v.now(p); !slices.Equal(now, placed[i]) {
+			moves = append(moves, moveView{Topic: p.Topic, Partition: p.Partition, From: now, To: placed[i]})
+		}
 	}
 	return moves, nil
 }
@@ -285,27 +313,9 @@ func reassign(ctx context.Context, a *kadm.Client, moves []moveView) error {
 	return nil
 }
 
-// awaitMoves waits until none of moves is under way.
-func awaitMoves(ctx context.Context, a *kadm.Client, moves []moveView) error {
-	for {
-		now, err := a.ListPartitionReassignments(ctx, nil)
-		if err != nil {
-			return fmt.Errorf("list reassignments: %w", err)
-		}
-		if !slices.ContainsFunc(moves, func(m moveView) bool { _, ok := now[m.Topic][m.Partition]; return ok }) {
-			return nil
-		}
-		select {
-		case <-time.After(300 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func showMoves(g *global, moves []moveView) error {
+func showMoves(g *global, moves []moveView, none string) error {
 	if !g.json() && len(moves) == 0 {
-		fmt.Println("nothing to move")
+		fmt.Println(none)
 		return nil
 	}
 	tab := newTable(os.Stdout, "TOPIC", "PARTITION", "FROM", "TO")
