@@ -40,7 +40,7 @@ func handleDescribeTopicPartitions(b *Broker, _ context.Context, r *request) kms
 		}
 	}
 
-	m := metadataView{x: x, listener: r.listener, version: 13}
+	m := metadataView{x: x, listener: r.listener, version: 13, unfit: b.replicas.unfit}
 	left := int32(maxPartitionsPerAnswer)
 	if req.ResponsePartitionLimit > 0 {
 		left = min(left, req.ResponsePartitionLimit)
@@ -91,7 +91,7 @@ func (m metadataView) describe(t *topic, from, below int32) kmsg.DescribeTopicPa
 		s := &t.states[p]
 		part := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 		part.Partition = p
-		part.LeaderID, _ = m.leader(s.Leader.ID)
+		part.LeaderID, _ = m.leader(t, p)
 		part.LeaderEpoch = s.LeaderEpoch
 		part.Replicas = t.Replicas[p]
 		part.ISR = ids(s.ISR)

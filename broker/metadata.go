@@ -41,7 +41,7 @@ func handleMetadata(b *Broker, ctx context.Context, r *request) kmsg.Response {
 	resp.ClusterID = new(b.clusterID)
 	resp.ControllerID = x.controller
 	resp.Brokers = metadataBrokers(x, r.listener)
-	m := metadataView{x: x, listener: r.listener, version: r.version}
+	m := metadataView{x: x, listener: r.listener, version: r.version, unfit: b.replicas.unfit}
 	if all {
 		topics := x.sorted()
 		resp.Topics = make([]kmsg.MetadataResponseTopic, 0, len(topics))
@@ -120,6 +120,9 @@ type metadataView struct {
 	x        *topicIndex
 	listener string
 	version  int16
+	// unfit: this broker, though elected, can't lead that partition until somebody
+	// repairs it; nil: it can.
+	unfit func(id meta.TopicID, p int32) bool
 }
 
 // named draws a topic that the client has named, by name or by id. created tells
@@ -179,7 +182,7 @@ func (m metadataView) partition(t *topic, p int32) kmsg.MetadataResponseTopicPar
 	out.Replicas = t.Replicas[p]
 	out.ISR = ids(s.ISR)
 	out.OfflineReplicas = m.offline(t, p)
-	out.Leader, out.ErrorCode = m.leader(s.Leader.ID)
+	out.Leader, out.ErrorCode = m.leader(t, p)
 	if m.version == 0 { // the one version that has errors for replicas that are away
 		out.Replicas = m.reachable(out.Replicas)
 		out.ISR = m.reachable(out.ISR)
@@ -191,10 +194,11 @@ func (m metadataView) partition(t *topic, p int32) kmsg.MetadataResponseTopicPar
 }
 
 // leader is the leader as this listener's clients can reach it.
-func (m metadataView) leader(id int32) (leader int32, code int16) {
+func (m metadataView) leader(t *topic, p int32) (leader int32, code int16) {
+	id := t.states[p].Leader.ID
 	broker := m.x.broker(id)
 	switch {
-	case broker == nil:
+	case broker == nil, m.unfit != nil && m.unfit(t.ID, p):
 		return -1, kerr.LeaderNotAvailable.Code
 	case endpoint(broker, m.listener) != nil:
 		return id, 0

@@ -58,6 +58,8 @@ type replicas struct {
 		// cramped are the topics that have a replica here without a log, since the
 		// disk has no space for one; image tries again.
 		cramped map[meta.TopicID]bool
+		// unopened are why logs can't be opened, though there is space.
+		unopened map[segment.TopicPartition]error
 	}
 }
 
@@ -87,8 +89,10 @@ type replica struct {
 		want  *meta.PartitionState
 		busy  bool
 		newer context.CancelFunc
-		// failed: the last try to take on a state failed.
-		failed bool
+		// failed: the last try to take on a state failed; hopeless is why, if no
+		// other try of the same would help.
+		failed   bool
+		hopeless error
 	}
 }
 
@@ -196,6 +200,12 @@ func (rs *replicas) anyCramped() bool {
 func (rs *replicas) notOpened(t *topic, p int32, err error, told bool) {
 	if !errors.Is(err, segment.ErrNoSpace) {
 		rs.log.Error("partition can't be opened", "topic", t.Name, "partition", p, "err", err)
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		if rs.mu.unopened == nil {
+			rs.mu.unopened = map[segment.TopicPartition]error{}
+		}
+		rs.mu.unopened[segment.TopicPartition{Topic: t.Name, Partition: p}] = err
 		return
 	}
 	if !told {
@@ -283,6 +293,7 @@ func (rs *replicas) open(x *topicIndex, t *topic, p int32) (*replica, error) {
 	}
 	rs.mu.Lock()
 	rs.mu.all[r.key] = r
+	delete(rs.mu.unopened, r.name)
 	rs.mu.Unlock()
 	return r, nil
 }

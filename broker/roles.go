@@ -1,8 +1,10 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,7 +53,10 @@ func (rs *replicas) step(r *replica) bool {
 
 	err := r.part.Become(ctx, *want, rs.self())
 	r.mu.Lock()
-	r.mu.failed = err != nil
+	r.mu.failed, r.mu.hopeless = err != nil, nil
+	if hopeless(err) && !errors.Is(err, segment.ErrClosed) {
+		r.mu.hopeless = err
+	}
 	r.mu.Unlock()
 	if rs.moved != nil {
 		rs.moved(r.part)
@@ -107,6 +112,47 @@ func (r *replica) stuck() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.failed
+}
+
+// cantServe is why this replica can't take its role, until somebody repairs it; nil
+// if it can, or will try again.
+func (r *replica) cantServe() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.hopeless
+}
+
+// unfit: the replica here is to lead, and can't until somebody repairs it.
+func (rs *replicas) unfit(id meta.TopicID, p int32) bool {
+	r := rs.get(id, p)
+	return r != nil && r.cantServe() != nil
+}
+
+// outage is why a log doesn't serve, until it is repaired.
+type outage struct {
+	name segment.TopicPartition
+	err  error
+}
+
+// outages lists the logs of picture x that are out of service here: failed,
+// damaged, at odds with the archive, or not to be opened. By name.
+func (rs *replicas) outages(x *topicIndex) (out []outage) {
+	for _, r := range rs.list() {
+		if err := cmp.Or(r.local.Err(), r.cantServe()); err != nil {
+			out = append(out, outage{r.name, err})
+		}
+	}
+	rs.mu.RLock()
+	for name, err := range rs.mu.unopened {
+		if t := x.byName[name.Topic]; t.has(name.Partition) && slices.Contains(t.Replicas[name.Partition], rs.node) {
+			out = append(out, outage{name, err})
+		}
+	}
+	rs.mu.RUnlock()
+	slices.SortFunc(out, func(a, b outage) int {
+		return cmp.Or(cmp.Compare(a.name.Topic, b.name.Topic), cmp.Compare(a.name.Partition, b.name.Partition))
+	})
+	return out
 }
 
 // roleRetry is how long a replica waits before it tries again to take its role.

@@ -30,6 +30,14 @@ func (b *Broker) ArchiveStatus() []tiering.Status {
 	return b.archive.Status()
 }
 
+// OutOfService is how many of the logs here can't serve until they are repaired.
+func (b *Broker) OutOfService() int {
+	if !b.joined() {
+		return 0
+	}
+	return len(b.replicas.outages(b.topics.Load()))
+}
+
 // Problems says, for an operator, what doesn't work though the broker serves. It asks
 // the metadata store and the archive's where their last answer is older than fresh, and
 // waits for them no longer than ctx.
@@ -46,17 +54,10 @@ func (b *Broker) Problems(ctx context.Context, fresh time.Duration) []string {
 	if why := b.shortOfSpace(); why != "" {
 		out = append(out, why)
 	}
-	failed, first := 0, error(nil)
-	for _, r := range b.replicas.list() {
-		if err := r.local.Err(); err != nil {
-			if failed++; first == nil {
-				first = err
-			}
-		}
-	}
-	if failed > 0 {
-		s := fmt.Sprintf("%d logs are out of service, for instance: %v", failed, first)
-		if errors.Is(first, segment.ErrQuarantined) {
+	if failed := b.replicas.outages(b.topics.Load()); len(failed) > 0 {
+		first := failed[0]
+		s := fmt.Sprintf("%d logs are out of service, for instance that of %s: %v", len(failed), first.name, first.err)
+		if errors.Is(first.err, segment.ErrQuarantined) {
 			s += "; " + advice
 		}
 		out = append(out, s)

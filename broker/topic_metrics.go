@@ -128,6 +128,7 @@ func (m *clusterMetrics) Collect(c chan<- prometheus.Metric) {
 			m.collectPartition(c, t, int32(p), counts)
 		}
 	}
+	counts["kafka_server_replicamanager_offlinereplicacount"] = float64(len(m.b.replicas.outages(x)))
 	counts["firn_broker_disk_full"] = one(x.isFull(m.b.cfg.NodeID))
 	if x.controller == m.b.cfg.NodeID {
 		counts["kafka_controller_kafkacontroller_activecontrollercount"] = 1
@@ -187,9 +188,6 @@ func (m *clusterMetrics) collectPartition(c chan<- prometheus.Metric, t *topic, 
 	}
 	const manager = "kafka_server_replicamanager_"
 	counts[manager+"partitioncount"]++
-	if r.local.Err() != nil {
-		counts[manager+"offlinereplicacount"]++
-	}
 	number := strconv.Itoa(int(p))
 	gauge := func(name string, v float64) {
 		c <- prometheus.MustNewConstMetric(m.part[name], prometheus.GaugeValue, v, t.Name, number)

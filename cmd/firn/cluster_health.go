@@ -216,7 +216,7 @@ func brokerTroubles(ids []int32, lag time.Duration, ask func(id int32) (console.
 // ofBroker is what is wrong with a broker by what it answers.
 func ofBroker(id int32, lag time.Duration, h console.Health, ps []console.ArchivePartition) (out []trouble) {
 	for _, part := range slices.Sorted(maps.Keys(h.Checks)) {
-		if state := h.Checks[part]; state != "ok" {
+		if state := h.Checks[part]; state != "ok" && !h.Ready { // of one that is ready, Degraded tells
 			out = append(out, trouble{Kind: "not-ready", Broker: &id, Why: part + ": " + state})
 		}
 	}

@@ -68,6 +68,7 @@ func TestHealthAsksEachBroker(t *testing.T) {
 		switch h = (console.Health{Ready: true, Checks: ok}); id {
 		case 2:
 			h.Degraded = []string{"the store is away"}
+			h.Checks = map[string]string{"metadata": "ok", "logs": "1 out of service"} // told in other words
 			ps = []console.ArchivePartition{{Topic: "t", Partition: 3, LastError: "no answer"}}
 		case 3:
 			h.Ready, h.Checks = false, map[string]string{"metadata": "registering", "logs": "ok"}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"time"
 
@@ -13,6 +14,9 @@ type health struct{ n *node }
 
 func (h health) Health(ctx context.Context, fresh time.Duration) console.Health {
 	out := console.Health{Degraded: h.n.broker.Problems(ctx, fresh), Checks: map[string]string{"metadata": "ok", "logs": "ok", "groups": "ok"}}
+	if n := h.n.broker.OutOfService(); n > 0 {
+		out.Checks["logs"] = fmt.Sprintf("%d out of service", n) // clients may come all the same, for the others
+	}
 	why := h.n.broker.NotReady()
 	maps.Copy(out.Checks, why)
 	out.Ready = len(why) == 0
