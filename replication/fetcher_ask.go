@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"slices"
 	"time"
 
 	"firn/segment"
@@ -169,6 +170,12 @@ func (f *Fetcher) nextFetch(now time.Time) Ask {
 		ready++
 		if w.inSession && w.told == want {
 			continue
+		}
+		if !w.inSession && slices.Contains(f.forgotten, w.fetchKey()) {
+			// Since that was to be told no request has gone out. The source would add it
+			// and then forget it, in one request.
+			f.endSession()
+			return f.nextFetch(now)
 		}
 		w.told, w.inSession = want, true
 		r.Partitions = append(r.Partitions, want)

@@ -78,11 +78,11 @@ func (p *pair) answer(r *FetchRequest) *FetchAnswer {
 	if p.session {
 		a.Session = 7
 	}
-	for _, k := range r.Forgotten {
-		delete(p.known, k.Index)
-	}
 	for _, want := range r.Partitions {
 		p.known[want.Index] = want
+	}
+	for _, k := range r.Forgotten { // what is named is forgotten again, as in Kafka
+		delete(p.known, k.Index)
 	}
 	for i, l := range p.leaders {
 		want, ok := p.known[int32(i)]
@@ -192,6 +192,44 @@ func TestAnErrorHoldsBackItsPartitionAlone(t *testing.T) {
 	if _, ok := p.known[1]; ok {
 		t.Fatal("the session still has what is held back")
 	}
+}
+
+// A session never forgets who is fetched: neither who was held back with all others,
+// so that no request went out meanwhile, nor who was followed elsewhere in between.
+func TestWhoIsFetchedIsInTheSession(t *testing.T) {
+	p := newPair(t, 2, segment.Options{})
+	p.session = true
+	round := func() {
+		t.Helper()
+		p.append(0)
+		p.append(1)
+		for range 2 {
+			p.take(p.answer(p.fetch()))
+		}
+		for i := range p.parts {
+			if got, want := p.parts[i].log.Offsets().End, p.leaders[i].log.Offsets().End; got != want {
+				t.Fatalf("partition %d ends at %d, its leader's at %d", i, got, want)
+			}
+		}
+	}
+	round()
+
+	a := p.answer(p.fetch())
+	a.Partitions = nil
+	for i := range p.parts {
+		a.Partitions = append(a.Partitions, PartitionAnswer{TopicID: meta.TopicID{1}, Index: int32(i), Err: ErrNotLeader})
+	}
+	p.take(a)
+	if ask := p.fetcher.Next(p.now); ask.Fetch != nil || ask.Until.IsZero() {
+		t.Fatalf("no pause after an error: %+v", ask)
+	}
+	p.now = p.now.Add(time.Second)
+	round()
+
+	p.fetcher.Unfollow(p.parts[1])
+	p.fetcher.Follow(p.parts[1], 1)
+	p.fetcher.parts[partitionKey{meta.TopicID{1}, 1}].phase = fetching // the source has told where its epoch ends
+	round()
 }
 
 func TestABadBatchIsNeverAppended(t *testing.T) {

@@ -160,9 +160,6 @@ func (f *fetcher) fetch(q *replication.FetchRequest) {
 	if f.session == nil || q.SessionEpoch == 0 {
 		f.session = map[int32]*fetchPart{}
 	}
-	for _, k := range q.Forgotten {
-		delete(f.session, k.Index)
-	}
 	for _, part := range q.Partitions {
 		old := f.session[part.Index]
 		next := &fetchPart{FetchPartition: part}
@@ -170,6 +167,9 @@ func (f *fetcher) fetch(q *replication.FetchRequest) {
 			next.HighWatermark = old.HighWatermark
 		}
 		f.session[part.Index] = next
+	}
+	for _, k := range q.Forgotten { // what is named is forgotten again, as in Kafka
+		delete(f.session, k.Index)
 	}
 	out := fetchRequest{wait: q.MaxWait}
 	for _, r := range f.p.parts {
