@@ -79,7 +79,7 @@ func TestFirstByteOfManySegments(t *testing.T) {
 		}
 		gets = w.gets.Load() - gets
 		t.Logf("first byte after %v and %d GETs; manifest object %d bytes", time.Since(start), gets, len(object))
-		if gets > 8 { // six; a GET for each of its pages would be forty
+		if gets > 12 { // five to eight, as reads ahead fall; a GET for each of its pages would be forty
 			t.Errorf("%d GETs for the first byte", gets)
 		}
 		v := b.log.view.Load()
