@@ -1,6 +1,7 @@
 package tiering
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,36 @@ func (b *Bucket) Topics(ctx context.Context) ([]BucketTopic, error) {
 		return strings.Compare(a.Info.ID.String(), b.Info.ID.String())
 	})
 	return topics, nil
+}
+
+// Lacks is an error that names what there is, where topics have nothing of this
+// name, or not one of the partitions. No name is any topic.
+func Lacks(topics []BucketTopic, name string, partitions []int32) error {
+	if name == "" {
+		return nil
+	}
+	var names []string
+	count, found := int32(0), false
+	for i := range topics {
+		if t := &topics[i]; t.Info.Name == name {
+			count, found = max(count, t.Info.Partitions), true
+		}
+		names = append(names, topics[i].Info.Name)
+	}
+	if !found {
+		const enough = 20
+		names = slices.Compact(names)
+		if more := len(names) - enough; more > 0 {
+			names = append(names[:enough], fmt.Sprintf("%d more", more))
+		}
+		return fmt.Errorf("tiering: the archive has no topic %s, but %s: %w", name, cmp.Or(strings.Join(names, ", "), "none at all"), objstore.ErrNotFound)
+	}
+	for _, p := range partitions {
+		if p < 0 || p >= count {
+			return fmt.Errorf("tiering: the archive has no partition %d of %s, which has %d, from 0 on: %w", p, name, count, objstore.ErrNotFound)
+		}
+	}
+	return nil
 }
 
 // topic reads one topic; nil if dir is none.

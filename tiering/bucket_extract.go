@@ -72,13 +72,18 @@ func (b *Bucket) Extract(ctx context.Context, o ExtractOptions) (ExtractReport, 
 	if err != nil {
 		return x.report, err
 	}
-	found := false
+	topics = slices.DeleteFunc(topics, func(t BucketTopic) bool { return t.Deleted })
+	if err := Lacks(topics, o.Topic, o.Partitions); err != nil {
+		return x.report, fmt.Errorf("extract: %w", err)
+	}
+	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil { // though nothing may be chosen: who asks would look there
+		return x.report, fmt.Errorf("extract: %w", err)
+	}
 	for i := range topics {
 		t := &topics[i]
-		if t.Info.Name != o.Topic || t.Deleted {
+		if t.Info.Name != o.Topic {
 			continue
 		}
-		found = true
 		for _, num := range t.Partitions {
 			if o.Partitions != nil && !slices.Contains(o.Partitions, num) {
 				continue
@@ -87,9 +92,6 @@ func (b *Bucket) Extract(ctx context.Context, o ExtractOptions) (ExtractReport, 
 				return x.report, fmt.Errorf("extract %s: %w", t.Part(num), err)
 			}
 		}
-	}
-	if !found {
-		return x.report, fmt.Errorf("tiering: extract: the archive has no topic %s: %w", o.Topic, objstore.ErrNotFound)
 	}
 	return x.report, nil
 }

@@ -290,6 +290,33 @@ func TestVerifyAcceptsWhatIsWhole(t *testing.T) {
 	})
 }
 
+// TestWhatIsNotInTheArchiveIsAnError, which names what is; a partition of which
+// nothing is archived yet is there.
+func TestWhatIsNotInTheArchiveIsAnError(t *testing.T) {
+	topics := []BucketTopic{
+		{Info: TopicInfo{Name: "a", Partitions: 3}, Partitions: []int32{0}},
+		{Info: TopicInfo{Name: "b", Partitions: 1}}, {Info: TopicInfo{Name: "b", Partitions: 2}},
+	}
+	for _, c := range []struct {
+		topic string
+		parts []int32
+		say   string
+	}{
+		{"", nil, ""}, {"a", nil, ""}, {"a", []int32{2}, ""}, {"b", []int32{1}, ""},
+		{"a", []int32{3}, "no partition 3 of a, which has 3"},
+		{"a", []int32{-1}, "no partition -1 of a"},
+		{"c", nil, "no topic c, but a, b"},
+	} {
+		err := Lacks(topics, c.topic, c.parts)
+		if (err == nil) != (c.say == "") || err != nil && (!strings.Contains(err.Error(), c.say) || !errors.Is(err, objstore.ErrNotFound)) {
+			t.Errorf("%s %v: %v, want %q", c.topic, c.parts, err, c.say)
+		}
+	}
+	if err := Lacks(nil, "c", nil); err == nil || !strings.Contains(err.Error(), "none at all") {
+		t.Errorf("an empty archive: %v", err)
+	}
+}
+
 func TestVerifyFindsEverything(t *testing.T) {
 	onStores(t, func(t *bucketTest) {
 		p := t.topic("events", 1)

@@ -66,19 +66,18 @@ func (b *Bucket) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, err
 	if err != nil {
 		return v.report, err
 	}
-	seen := false
+	topics = slices.DeleteFunc(topics, func(t BucketTopic) bool { return t.Deleted })
+	if err := Lacks(topics, o.Topic, o.Partitions); err != nil {
+		return v.report, err
+	}
 	for i := range topics {
 		t := &topics[i]
-		if t.Deleted || o.Topic != "" && t.Info.Name != o.Topic {
+		if o.Topic != "" && t.Info.Name != o.Topic {
 			continue
 		}
-		seen = true
 		if err := v.topic(ctx, t); err != nil {
 			return v.report, err
 		}
-	}
-	if o.Topic != "" && !seen {
-		return v.report, fmt.Errorf("tiering: topic %s: %w", o.Topic, objstore.ErrNotFound)
 	}
 	slices.SortStableFunc(v.report.Problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Partition.Topic, b.Partition.Topic), cmp.Compare(a.Partition.Num, b.Partition.Num), cmp.Compare(a.From, b.From))

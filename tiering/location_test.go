@@ -87,6 +87,10 @@ func TestOpenStoreOfADirectory(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "create=true") {
 		t.Errorf("a missing directory: %v, want the parameter's name", err)
 	}
+	_, err = OpenStore(t.Context(), "file://"+dir+"?create=true", OpenOptions{Existing: true})
+	if _, stat := os.Stat(dir); err == nil || strings.Contains(err.Error(), "create=true") || stat == nil {
+		t.Errorf("a missing directory that must be there: %v; made: %v", err, stat == nil)
+	}
 	for _, o := range []struct {
 		url string
 		OpenOptions
@@ -147,6 +151,11 @@ func TestOpenStoreOfABucketThatIsRefused(t *testing.T) {
 	for _, client := range []string{"aws", "minio"} {
 		_, err := OpenStore(t.Context(), "s3://xn--bucket?create=true&endpoint="+srv.URL+"&client="+client, OpenOptions{AllowUnreachable: true})
 		if err == nil || !strings.Contains(err.Error(), "refuses the bucket's name xn--bucket") {
+			t.Errorf("%s: %v", client, err)
+		}
+		// Who needs what is there makes no bucket, and is not told to.
+		_, err = OpenStore(t.Context(), "s3://xn--bucket?create=true&endpoint="+srv.URL+"&client="+client, OpenOptions{Existing: true})
+		if err == nil || !strings.Contains(err.Error(), "the bucket xn--bucket does not exist, so there is no archive in it") {
 			t.Errorf("%s: %v", client, err)
 		}
 	}

@@ -16,6 +16,9 @@ import (
 type OpenOptions struct {
 	// Create makes a missing directory or bucket, as create=true in the URL does.
 	Create bool
+	// Existing is for who needs what is there already: nothing is made, whatever
+	// the URL says, and no error suggests it.
+	Existing bool
 	// MinFree is how many bytes of a directory's file system stay free; see
 	// filestore.Config.
 	MinFree int64
@@ -32,11 +35,15 @@ func OpenStore(ctx context.Context, rawURL string, o OpenOptions) (objstore.Stor
 	if err != nil {
 		return nil, err
 	}
-	l.Create = l.Create || o.Create
+	l.Create = (l.Create || o.Create) && !o.Existing
+	advice := ": make it, or add create=true to the URL"
+	if o.Existing {
+		advice = ", so there is no archive in it: is the URL right?"
+	}
 	if l.Dir != "" {
 		s, err := filestore.Open(filestore.Config{Dir: l.Dir, Create: l.Create, MinFree: o.MinFree})
 		if errors.Is(err, filestore.ErrNoDir) {
-			return nil, fmt.Errorf("archive.url: the directory %s does not exist: make it, or add create=true to the URL", l.Dir)
+			return nil, fmt.Errorf("archive.url: the directory %s does not exist%s", l.Dir, advice)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("archive.url: %w", err)
@@ -51,7 +58,7 @@ func OpenStore(ctx context.Context, rawURL string, o OpenOptions) (objstore.Stor
 	case err == nil:
 		return s, nil
 	case errors.Is(err, objstore.ErrNoBucket):
-		return nil, fmt.Errorf("archive.url: the bucket %s does not exist: make it, or add create=true to the URL", l.Bucket)
+		return nil, fmt.Errorf("archive.url: the bucket %s does not exist%s", l.Bucket, advice)
 	case errors.Is(err, objstore.ErrBucketName):
 		return nil, fmt.Errorf("archive.url: %s refuses the bucket's name %s, or it is another's: choose another: %w", l.where(), l.Bucket, err)
 	case errors.Is(err, objstore.ErrDenied):

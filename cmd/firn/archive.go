@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -50,21 +49,21 @@ func (a *archiveAt) store(ctx context.Context) (objstore.Store, error) {
 		}
 		a.url = v
 	}
-	u := createParameter().ReplaceAllString(a.url, "$1") // reading makes nothing
-	return openStore(ctx, strings.TrimRight(u, "?&"), false)
+	return openArchive(ctx, a.url)
 }
-
-// createParameter is create=… in a URL, with what parts it from the next.
-func createParameter() *regexp.Regexp { return regexp.MustCompile(`([?&])create=[^&]*&?`) }
 
 // storeAnswer bounds the wait for a store's first answer.
 const storeAnswer = 15 * time.Second
 
-// openStore opens a store by URL; create makes a missing directory or bucket.
-func openStore(ctx context.Context, url string, create bool) (objstore.Store, error) {
+// openArchive opens the store of an archive that is there: it makes nothing.
+func openArchive(ctx context.Context, url string) (objstore.Store, error) {
+	return openStore(ctx, url, tiering.OpenOptions{Existing: true})
+}
+
+func openStore(ctx context.Context, url string, o tiering.OpenOptions) (objstore.Store, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, storeAnswer, fmt.Errorf("no answer within %v", storeAnswer))
 	defer cancel()
-	s, err := tiering.OpenStore(ctx, url, tiering.OpenOptions{Create: create})
+	s, err := tiering.OpenStore(ctx, url, o)
 	if err != nil {
 		// The broker's key means nothing to who gave a flag.
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "archive.url: "))
@@ -176,12 +175,14 @@ type lister struct {
 	topic      string
 	parts      []int32
 	tab        table
-	seen       bool
 }
 
 func (l *lister) run(ctx context.Context) error {
 	topics, err := l.b.Topics(ctx)
 	if err != nil {
+		return err
+	}
+	if err := tiering.Lacks(topics, l.topic, l.parts); err != nil {
 		return err
 	}
 	if !l.json {
@@ -195,7 +196,6 @@ func (l *lister) run(ctx context.Context) error {
 		if l.topic != "" && t.Info.Name != l.topic || t.Deleted && l.topic == "" && !l.json {
 			continue
 		}
-		l.seen = true
 		for _, n := range t.Partitions {
 			if l.parts != nil && n != l.parts[0] {
 				continue
@@ -207,9 +207,6 @@ func (l *lister) run(ctx context.Context) error {
 	}
 	if !l.json {
 		l.tab.flush()
-	}
-	if l.topic != "" && !l.seen {
-		return fmt.Errorf("the archive holds no topic %s", l.topic)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -18,14 +19,55 @@ func TestReadingAnArchiveMakesNothing(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the directory was made")
 	}
-	for in, want := range map[string]string{
-		"s3://b/p?create=true&region=x":     "s3://b/p?region=x",
-		"s3://b/p?region=x&create=true":     "s3://b/p?region=x&",
-		"s3://b?endpoint=http://h&create=1": "s3://b?endpoint=http://h&",
-		"s3://b":                            "s3://b",
+}
+
+// What isn't in the archive, or can't be written, is an error that says so.
+func TestArchiveVerbsSayWhatIsNotThere(t *testing.T) {
+	archive := "file://" + t.TempDir()
+	set := map[string]string{
+		"archive.url": archive, "archive.upload.max.interval.ms": "1000", "archive.upload.min.bytes": "1",
+		"remote.log.manager.task.interval.ms": "200", "log.retention.check.interval.ms": "200",
+	}
+	data := t.TempDir()
+	writeOne(t, data, set, "events", "one")
+	waitArchived(t, data, set, "events", 1)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		say  string // "": it works
+	}{
+		{"ls events:0", ""},
+		{"ls events:77", "no partition 77 of events"},
+		{"ls nope", "no topic nope, but events"},
+		{"verify events:0", ""},
+		{"verify events:77", "no partition 77 of events"},
+		{"verify nope", "no topic nope, but events"},
+		{"extract events:77 --to " + t.TempDir(), "no partition 77 of events"},
+		{"extract events --from 1000000 --to " + t.TempDir(), ""},
+		{"extract events --from 1000000 --to " + file + "/x", "not a directory"},
+		{"extract events --to " + file + "/x", "not a directory"},
 	} {
-		if got := createParameter().ReplaceAllString(in, "$1"); got != want {
-			t.Errorf("%s: %s, want %s", in, got, want)
+		cmd := root()
+		cmd.SetArgs(append(append([]string{"archive"}, strings.Fields(c.args)...), "--archive", archive))
+		err := cmd.ExecuteContext(t.Context())
+		if c.say == "" && err != nil || c.say != "" && (err == nil || !strings.Contains(err.Error(), c.say)) {
+			t.Errorf("archive %s: %v, want %q", c.args, err, c.say)
 		}
+	}
+}
+
+// A restore takes what is there: it makes no store, and advises nobody to.
+func TestRestoreOfWhatIsNotThereMakesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "nope")
+	cmd := root()
+	cmd.SetArgs([]string{"archive", "restore", "--archive", "file://" + dir + "?create=true", "--data", t.TempDir()})
+	if err := cmd.ExecuteContext(t.Context()); err == nil || strings.Contains(err.Error(), "create=true") || !strings.Contains(err.Error(), "no archive in it") {
+		t.Errorf("restored from nothing: %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the directory was made")
 	}
 }

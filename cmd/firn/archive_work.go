@@ -130,6 +130,10 @@ that hold anything of the range. A second run goes on where one was interrupted.
 				return err
 			}
 			return report(g, r, r.Problems, func() {
+				if r.Segments+r.Kept == 0 {
+					fmt.Println("no archived segment holds anything of that: nothing was written")
+					return
+				}
 				fmt.Printf("%d segments of %d partitions, %s, in %s", r.Segments, r.Partitions, bytesText(r.Bytes), dir)
 				if r.Kept > 0 {
 					fmt.Printf("; %d were there already", r.Kept)
@@ -183,11 +187,11 @@ while it is stopped, and don't let two brokers write to the two.`,
 			if from == "" || to == "" {
 				return errors.New("name both archives: --from URL --to URL")
 			}
-			src, err := openStore(c.Context(), from, false)
+			src, err := openArchive(c.Context(), from)
 			if err != nil {
 				return fmt.Errorf("--from: %w", err)
 			}
-			dst, err := openStore(c.Context(), to, false)
+			dst, err := openStore(c.Context(), to, tiering.OpenOptions{})
 			if err != nil {
 				return fmt.Errorf("--to: %w", err)
 			}

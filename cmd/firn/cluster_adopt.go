@@ -145,7 +145,7 @@ func adoptedArchive(ctx context.Context, s *settings, from meta.Store) (objstore
 	case s.archive == "":
 		return nil, was, errors.New("this broker has an archive, which moves with it: name it with --set archive.url=URL")
 	}
-	store, err := openStore(ctx, s.archive, false)
+	store, err := openArchive(ctx, s.archive)
 	return store, was, err
 }
 

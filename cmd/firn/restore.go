@@ -51,7 +51,7 @@ interrupted can be begun again; with --data, with another DIR.`,
 			case inCluster && data != "":
 				return errors.New("--data makes a broker that is alone, --zookeeper a cluster: give one of them")
 			}
-			store, err := openStore(c.Context(), url, false)
+			store, err := openArchive(c.Context(), url)
 			if err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ lets the new broker's sweep remove them.`,
 			if url == "" {
 				return errors.New("name the archive with --archive")
 			}
-			store, err := openStore(c.Context(), url, false)
+			store, err := openArchive(c.Context(), url)
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ func TestRestoreIntoACluster(t *testing.T) {
 	waitArchived(t, old, set, "events", 1)
 	waitArchived(t, old, set, "others", 1)
 
-	store, err := openStore(t.Context(), archive, false)
+	store, err := openArchive(t.Context(), archive)
 	if err != nil {
 		t.Fatal(err)
 	}
