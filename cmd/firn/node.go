@@ -35,6 +35,7 @@ type metadata interface {
 // node is one broker with all that belongs to it, wired together.
 type node struct {
 	settings *settings
+	log      *slog.Logger
 	store    metadata
 	broker   *broker.Broker
 	admin    net.Listener // nil: none
@@ -53,7 +54,7 @@ func openNode(ctx context.Context, s *settings, log *slog.Logger) (*node, error)
 	if err != nil {
 		return nil, err
 	}
-	n := &node{settings: s, store: store}
+	n := &node{settings: s, log: log, store: store}
 	if err := n.wire(ctx, log, fresh); err != nil {
 		return nil, errors.Join(err, n.close())
 	}
@@ -181,11 +182,16 @@ func nodeID(configured int64) int32 {
 	return int32(configured)
 }
 
-// run serves until ctx ends or a part fails. ready is called once, when clients
+// run serves until ctx ends or a part does. ready is called once, when clients
 // are served.
 func (n *node) run(ctx context.Context, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return n.broker.Run(gctx) })
+	g.Go(func() error {
+		defer cancel()
+		return n.broker.Run(gctx)
+	})
 	if n.console != nil {
 		g.Go(func() error { return n.console.Run(gctx, n.admin) })
 	}
@@ -194,7 +200,16 @@ func (n *node) run(ctx context.Context, ready func()) error {
 		ready()
 	case <-gctx.Done():
 	}
-	return errors.Join(g.Wait(), n.close())
+	<-gctx.Done()
+	began := time.Now()
+	n.log.Info("stopping", "why", context.Cause(gctx))
+	err := errors.Join(g.Wait(), n.close())
+	if err != nil {
+		n.log.Error("stopped", "seconds", time.Since(began).Seconds(), "err", err)
+	} else {
+		n.log.Info("stopped", "seconds", time.Since(began).Seconds())
+	}
+	return err
 }
 
 // close lets go of what openNode opened and run has not closed.

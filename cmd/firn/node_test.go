@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -47,5 +49,26 @@ func TestAStartDoesNotWaitLongForAStoreThatHangs(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "no answer within 200ms") {
 			t.Errorf("%s: a new broker: %v", client, err)
 		}
+	}
+}
+
+// The log of a broker that stops says so, and why, and when it is done.
+func TestAStopIsLogged(t *testing.T) {
+	s, err := load(sources{data: t.TempDir(), set: []string{"listeners=PLAINTEXT://127.0.0.1:0", "admin.listener="}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	n, err := openNode(t.Context(), s, logger("text", &log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	if err := n.run(ctx, func() { cancel(errors.New("terminated signal received")) }); err != nil {
+		t.Error(err)
+	}
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if !strings.Contains(log.String(), `level=INFO msg=stopping why="terminated signal received"`) || !strings.Contains(lines[len(lines)-1], "level=INFO msg=stopped seconds=") {
+		t.Errorf("the log:\n%s", log.String())
 	}
 }
