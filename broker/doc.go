@@ -90,7 +90,8 @@
 //	Z1   what a new session reads replaces everything, but never what this broker
 //	     knows to be newer: then the store was rolled back, and the broker ends
 //	S7   a log that fails at run time is listed as given up, and damage is cut off
-//	     only when nobody counts on this replica any more
+//	     only when nobody counts on this replica any more; so is one that has
+//	     another history than its leader's or the archive's
 //	S7   a log that is missing from the disk, or damaged where nobody else has it,
 //	     is not made anew or cut in silence: unclean.leader.election.enable=true
 //	     for the topic says that the loss is accepted

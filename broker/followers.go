@@ -13,7 +13,6 @@ import (
 
 	"firn/broker/peer"
 	"firn/replication"
-	"firn/replication/meta"
 )
 
 // followers have this broker's replicas follow their leaders: for each source
@@ -336,7 +335,6 @@ func (b *Broker) peerAddress(id int32) (string, error) {
 // be discarded, and is given up first (S7).
 func (b *Broker) replicaLost(p *replication.Partition, err error) {
 	b.log.Error("a replica has lost what it was counted for", "topic", p.Topic(), "partition", p.Index(), "err", err)
-	b.replicas.lost.discard(meta.Lost{Topic: p.TopicID(), Partition: p.Index()})
 	select {
 	case b.relistDue <- struct{}{}:
 	default: // asked for already

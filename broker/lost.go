@@ -19,8 +19,6 @@ type lostLogs struct {
 	mu       sync.Mutex
 	names    map[segment.TopicPartition]bool
 	accepted bool // since the last call of takeAccepted
-	// doomed are replicas whose logs must go, since they don't fit their leader's.
-	doomed map[meta.Lost]bool
 	// listed is over which version of its state each was listed at run time.
 	listed map[meta.Lost]int32
 }
@@ -83,7 +81,8 @@ func (rs *replicas) openLost(t *topic, name segment.TopicPartition) bool {
 }
 
 // givenUp lists the replicas in picture x that don't hold what they were counted
-// for: lost, or found damaged.
+// for: lost, found damaged, or, as long as they are counted on, of another history
+// than their leader's or the archive's.
 func (rs *replicas) givenUp(x *topicIndex) []meta.Lost {
 	var out []meta.Lost
 	for _, t := range x.byName {
@@ -94,7 +93,7 @@ func (rs *replicas) givenUp(x *topicIndex) []meta.Lost {
 			r := rs.get(t.ID, int32(p))
 			l := meta.Lost{Topic: t.ID, Partition: int32(p)}
 			if r == nil && rs.lost.has(segment.TopicPartition{Topic: t.Name, Partition: int32(p)}) || r != nil && r.local.Err() != nil ||
-				rs.lost.discards(l, t.names(int32(p), rs.node)) {
+				r != nil && r.part.Discards() && t.names(int32(p), rs.node) {
 				out = append(out, l)
 			}
 		}
@@ -164,26 +163,6 @@ func (rs *replicas) regained(x *topicIndex, l meta.Lost) bool {
 	others := func(m meta.Member) bool { return m.ID != rs.node }
 	return s.Leader == meta.NoLeader &&
 		(t.settings.UncleanLeaderElection || !slices.ContainsFunc(s.ISR, others) && !slices.ContainsFunc(s.Eligible, others))
-}
-
-// discard: the log of a replica must go.
-func (l *lostLogs) discard(lost meta.Lost) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.doomed == nil {
-		l.doomed = map[meta.Lost]bool{}
-	}
-	l.doomed[lost] = true
-}
-
-// discards says whether it must, as long as it is counted on: named by its state.
-func (l *lostLogs) discards(lost meta.Lost, named bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !named {
-		delete(l.doomed, lost)
-	}
-	return l.doomed[lost]
 }
 
 // listing remembers over which state a partition was listed as given up.

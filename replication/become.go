@@ -2,12 +2,14 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"firn/replication/isr"
 	"firn/replication/meta"
+	"firn/segment"
 )
 
 // Become takes the partition's state as the metadata store has it; self is this
@@ -47,8 +49,12 @@ func (p *Partition) Become(ctx context.Context, s meta.PartitionState, self meta
 		p.resign() // what a former leader sends is taken no more (R2)
 	}
 	if err := p.log.Lead(ctx, s.LeaderEpoch); err != nil {
+		if errors.Is(err, segment.ErrOtherHistory) {
+			p.discards.Store(true) // before it follows another
+		}
 		return fmt.Errorf("replication: leading %s-%d in epoch %d: %w", p.topic, p.index, s.LeaderEpoch, err)
 	}
+	p.discards.Store(false)
 	p.lead(s)
 	return nil
 }

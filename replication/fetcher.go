@@ -157,6 +157,9 @@ func (f *Fetcher) Follow(p *Partition, epoch int32) {
 		f.order = slices.Insert(f.order, i, w)
 	}
 	w.p, w.epoch, w.phase, w.sent = p, epoch, comparing, -1
+	if p.Discards() {
+		w.phase = waiting
+	}
 	w.failures, w.notBefore, w.unflushed = 0, time.Time{}, time.Time{}
 	// Who has just been elected is there, whatever it was when it last didn't answer.
 	f.failures, f.notBefore = 0, time.Time{}

@@ -140,7 +140,11 @@ func (l *Log) BeginAt(offset int64) error {
 	if ptr := l.view.Load().ptr; ptr.Exists() && ptr.ArchivedEnd > 0 {
 		return fmt.Errorf("%w: start at %d of a log that is archived up to %d", ErrDiverged, offset, ptr.ArchivedEnd)
 	}
-	return l.local.BeginAt(offset)
+	if err := l.local.BeginAt(offset); err != nil {
+		return err
+	}
+	l.setStanding(false, false)
+	return nil
 }
 
 func (l *Log) SetHighWatermark(hw int64) { l.local.SetHighWatermark(hw) }
