@@ -67,7 +67,16 @@ func (s Static) where(name string) string {
 // each, and an error that says what to do if a value is wrong or can't be honoured.
 func NewBroker(reg *Registry, s Static) (*Broker, []string, error) {
 	b := &Broker{reg: reg, static: map[string]string{}}
-	for _, layer := range []map[string]string{s.Profile, s.File, s.Env, s.Set} {
+	maps.Copy(b.static, s.Profile)
+	for _, layer := range []map[string]string{s.File, s.Env, s.Set} {
+		for name := range layer {
+			// log.retention.hours from the user outranks the profile's log.retention.ms.
+			for _, other := range reg.sameThing(name) {
+				delete(b.static, other)
+			}
+		}
+	}
+	for _, layer := range []map[string]string{s.File, s.Env, s.Set} {
 		maps.Copy(b.static, layer)
 	}
 	warnings, err := b.review(s)

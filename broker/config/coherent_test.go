@@ -70,3 +70,15 @@ func TestNoDynamicChangeDeletesEverything(t *testing.T) {
 		t.Errorf("a topic that keeps nothing: %v", err)
 	}
 }
+
+// TestAUsersRetentionOutranksTheProfiles, in whichever unit it is.
+func TestAUsersRetentionOutranksTheProfiles(t *testing.T) {
+	s := Static{Profile: map[string]string{"log.retention.ms": "-1"}, Set: map[string]string{"log.retention.hours": "2"}}
+	if got := mustBroker(t, s).Topic(nil, false).RetentionMs; got != 2*3600_000 {
+		t.Errorf("retention.ms %d, want two hours", got)
+	}
+	s.Set["log.retention.hours"] = "0"
+	if _, _, err := NewBroker(NewRegistry(), s); err == nil {
+		t.Error("log.retention.hours=0 was taken")
+	}
+}

@@ -168,6 +168,16 @@ func (r *Registry) Keys(s Scope) []*Key {
 	return out
 }
 
+// sameThing are all broker keys that stand for what name stands for.
+func (r *Registry) sameThing(name string) []string {
+	for _, k := range r.topic {
+		if slices.Contains(k.Synonyms, name) {
+			return k.Synonyms
+		}
+	}
+	return nil
+}
+
 // siblings are the broker keys that stand for one thing together with name, from
 // name on: log.retention.ms, .minutes and .hours.
 func (r *Registry) siblings(name string) []string {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,7 +98,7 @@ func banner(w io.Writer, n *node, took time.Duration) {
 	}
 	if s.usedProfile {
 		fmt.Fprintf(w, "  %-10s log.retention.ms=%s  log.local.retention.ms=%s  log.segment.bytes=%s\n  %-10s archive.upload.max.interval.ms=%s   (with --config FILE Kafka's defaults hold)\n", "Profile",
-			s.config.String("log.retention.ms"), s.config.String("log.local.retention.ms"), s.config.String("log.segment.bytes"), "",
+			strconv.FormatInt(s.config.Topic(nil, false).RetentionMs, 10), s.config.String("log.local.retention.ms"), s.config.String("log.segment.bytes"), "",
 			s.config.String("archive.upload.max.interval.ms"))
 	}
 	b := ""
