@@ -123,10 +123,10 @@ func (g agreement) view(v clusterView) *clusterView {
 }
 
 // loadAgreed is the cluster as all its brokers show it, with those that are away.
-func loadAgreed(ctx context.Context, cl *kgo.Client, a *kadm.Client) (*clusterView, error) {
-	seen, began := agreement{}, time.Now()
+func loadAgreed(ctx context.Context, cl *kgo.Client, _ *kadm.Client) (*clusterView, error) {
+	ask, seen, began := &asker{cl: cl}, agreement{}, time.Now()
 	for {
-		got, err := askAll(ctx, cl, a, nil)
+		got, err := ask.all(ctx, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +153,11 @@ func loadAgreed(ctx context.Context, cl *kgo.Client, a *kadm.Client) (*clusterVi
 
 func warnUnheard(got replies, then string) {
 	for _, id := range got.unheard() {
-		fmt.Fprintf(os.Stderr, "warning: broker %d doesn't answer (%v): %s\n", id, got.mute[id], then)
+		why := got.mute[id]
+		if why == nil {
+			why = errors.New("only others list it")
+		}
+		fmt.Fprintf(os.Stderr, "warning: broker %d doesn't answer (%v): %s\n", id, why, then)
 	}
 }
 
@@ -191,15 +195,15 @@ func settle(wished map[at][]int32, views []*clusterView) (underWay int, elsewher
 }
 
 // awaitMoves waits until every broker shows the wished replicas.
-func awaitMoves(ctx context.Context, cl *kgo.Client, a *kadm.Client, wished map[at][]int32) error {
+func awaitMoves(ctx context.Context, cl *kgo.Client, wished map[at][]int32) error {
 	topics := map[string]bool{}
 	for k := range wished {
 		topics[k.topic] = true
 	}
 	names := slices.Sorted(maps.Keys(topics))
-	heardAll, elsewhereRounds := time.Now(), 0
+	ask, heardAll, elsewhereRounds := &asker{cl: cl}, time.Now(), 0
 	for len(wished) > 0 {
-		got, err := askAll(ctx, cl, a, names)
+		got, err := ask.all(ctx, names)
 		if err != nil {
 			return err
 		}

@@ -55,20 +55,25 @@ func (r replies) heard() (vs []*clusterView) {
 	return vs
 }
 
-// askAll asks every broker what it shows of the topics; of all, for none.
-func askAll(ctx context.Context, cl *kgo.Client, a *kadm.Client, topics []string) (replies, error) {
+// asker asks brokers one by one.
+type asker struct {
+	cl  *kgo.Client
+	ids []int32 // whom the client knows
+}
+
+// all asks every broker what it shows of the topics; of all, for none.
+func (k *asker) all(ctx context.Context, topics []string) (replies, error) {
 	got := replies{map[int32]*clusterView{}, map[int32]error{}}
-	m, err := a.BrokerMetadata(ctx)
-	if err != nil {
+	if err := k.discover(ctx); err != nil {
 		return got, fmt.Errorf("describe the cluster: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var mu sync.Mutex // guards got
 	var wg sync.WaitGroup
-	for _, id := range m.Brokers.NodeIDs() {
+	for _, id := range k.ids {
 		wg.Go(func() {
-			v, err := askOne(ctx, cl.Broker(int(id)), topics)
+			v, err := askOne(ctx, k.cl.Broker(int(id)), topics)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -80,6 +85,32 @@ func askAll(ctx context.Context, cl *kgo.Client, a *kadm.Client, topics []string
 	}
 	wg.Wait()
 	return got, nil
+}
+
+// discover has the client learn who is there and who is controller, from any broker
+// that answers; kadm's call may be answered by the client itself, from what it
+// learned before. Where some are known, one that doesn't answer is not waited for.
+func (k *asker) discover(ctx context.Context) error {
+	soon := ctx
+	if len(k.ids) > 0 {
+		var cancel context.CancelFunc
+		soon, cancel = context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{} // none, not all
+	m, err := req.RequestWith(soon, k.cl)
+	if err != nil && len(k.ids) > 0 && ctx.Err() == nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	k.ids = nil
+	for _, b := range m.Brokers {
+		k.ids = append(k.ids, b.NodeID)
+	}
+	return nil
 }
 
 // askOne asks one broker, for what kadm asks any. It lists what moves first: what

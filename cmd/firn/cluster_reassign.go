@@ -97,7 +97,7 @@ ends when every broker shows the outcome.`,
 				}
 				wished := v.wished(parts, moves)
 				if o.wait && !o.cancel {
-					if err := awaitMoves(c.Context(), cl, a, wished); err != nil {
+					if err := awaitMoves(c.Context(), cl, wished); err != nil {
 						return err
 					}
 				}
