@@ -55,15 +55,6 @@ func answered(t testing.TB, request func(context.Context) error) error {
 	}
 }
 
-// waitReached waits until requests are answered.
-func waitReached(t testing.TB, s *Store) {
-	t.Helper()
-	err := answered(t, func(ctx context.Context) error { _, err := s.Get(ctx, changesPath); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // settleCreate creates a node, also where the connection is bad: that it is there
 // already is what an unknown outcome was (Z3).
 func settleCreate(t testing.TB, s *Store, path string) {
