@@ -2,9 +2,11 @@ package broker
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"firn/broker/peer"
 	"firn/replication"
+	"firn/replication/meta"
 	"firn/segment"
 	"firn/segment/batch"
 	"firn/tiering/objstore"
@@ -109,8 +112,14 @@ func (c *cluster) inSyncWith(topic string, ids ...int32) {
 // standStill has the broker follow nothing new, and p no more, until goOn.
 func (n *node) standStill(p *replication.Partition) (goOn func()) {
 	fs := n.followers
+	var ctx context.Context
+	eventually(n.t, "the broker follows", func() bool { // which it begins beside its start
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
+		ctx = fs.mu.ctx
+		return ctx != nil
+	})
 	fs.mu.Lock()
-	ctx := fs.mu.ctx
 	fs.mu.ctx = nil
 	if s := fs.mu.of[p]; s != nil {
 		s.change(func(f *replication.Fetcher) { f.Unfollow(p) })
@@ -266,6 +275,9 @@ func TestConsumersReadFromTheirOwnRack(t *testing.T) {
 		n.set["broker.rack"] = fmt.Sprintf("rack%d", n.id)
 		n.restart()
 	}
+	c.await("all brokers are known with their racks", func(x *topicIndex) bool {
+		return len(x.brokers) == 3 && !slices.ContainsFunc(x.brokers, func(b meta.Broker) bool { return b.Rack == "" })
+	})
 	c.create("t", [][]int32{{1, 2, 3}})
 	c.inSyncWith("t", 1, 2, 3)
 	for i := range 5 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"firn/segment/vfs"
@@ -161,10 +162,13 @@ func TestCrashWhileUnarchivedRecordsAreDeleted(t *testing.T) {
 	}
 	w := newWorld(t)
 	rng := rand.New(rand.NewPCG(5, 6))
+	var mu sync.Mutex // logs sync in the background
 	var left []wreck
 	watch := func(d *disk) {
 		fs := d.fs.(*vfs.Mem)
 		fs.OnOp(func(op vfs.Op) {
+			mu.Lock()
+			defer mu.Unlock()
 			for _, keep := range []int{0, 50, 100} {
 				left = append(left, wreck{fmt.Sprintf("%v, keeping %d %%", op, keep), fs.CrashClone(vfs.CrashOptions{Keep: keep, Rand: rng})})
 			}
@@ -201,10 +205,13 @@ func TestCrashWhileUnarchivedRecordsAreDeleted(t *testing.T) {
 	for _, d := range []*disk{a.disk, b.disk} {
 		d.fs.(*vfs.Mem).OnOp(nil)
 	}
-	if len(left) < 60 {
-		t.Fatalf("only %d power losses: the test does not test", len(left))
+	mu.Lock()
+	wrecks := slices.Clone(left)
+	mu.Unlock()
+	if len(wrecks) < 60 {
+		t.Fatalf("only %d power losses: the test does not test", len(wrecks))
 	}
-	for i, l := range left {
+	for i, l := range wrecks {
 		x, err := w.tryStart(&disk{fs: l.fs}, o)
 		if err != nil {
 			t.Fatalf("after %s: %v", l.after, err)
